@@ -1,0 +1,18 @@
+// Gate functions that never overflow: the exponent is never positive.
+
+float sigmoid(float x) {
+    float e = exp(-abs(x));
+    float s = 1.0 / (1.0 + e);
+    return x < 0.0 ? e * s : s;
+}
+
+float tanh_exp(float x) {
+    float e = exp(-2.0 * abs(x));
+    float t = (1.0 - e) / (1.0 + e);
+    return x < 0.0 ? -t : t;
+}
+
+// What a step does to one stream of the batch.
+const uint HOLD = 0u;     // the state stays as it is
+const uint STEP = 1u;     // the state advances
+const uint RESTART = 2u;  // the state advances from zero, whatever it held

@@ -1,0 +1,24 @@
+"""vkcat: a Vulkan compute runtime for small recurrent, attentive and sparse models.
+
+`vkcat.gru` runs whole GRU sequences on arrays; `vkcat.load` opens a model folder on a device.
+"""
+
+from vkcat.device.backends import open_device
+from vkcat.errors import DeviceError, InputError, ModelError, ShaderError, ShapeError, VkcatError
+from vkcat.gru import GruOutput, gru
+from vkcat.load import load
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "DeviceError",
+    "GruOutput",
+    "InputError",
+    "ModelError",
+    "ShaderError",
+    "ShapeError",
+    "VkcatError",
+    "gru",
+    "load",
+    "open_device",
+]

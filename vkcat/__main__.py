@@ -1,0 +1,5 @@
+"""`python -m vkcat`."""
+
+from vkcat.cli import main
+
+main()

@@ -1,0 +1,34 @@
+"""The command line. Each command has a module of its own."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from vkcat import __version__
+from vkcat.cli.devices import devices
+from vkcat.cli.importing import import_
+from vkcat.cli.profile import profile
+from vkcat.cli.run import run
+from vkcat.cli.validate import validate
+from vkcat.errors import VkcatError
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(__version__, prog_name="vkcat")
+def cli() -> None:
+    """Run, profile and validate small models on any Vulkan device."""
+
+
+for command in (devices, import_, run, validate, profile):
+    cli.add_command(command)
+
+
+def main() -> None:
+    """Entry point: errors that a user can act on are one line and exit code 2."""
+    try:
+        cli()
+    except VkcatError as error:
+        click.echo(f"vkcat: error: {error}", err=True)
+        sys.exit(2)

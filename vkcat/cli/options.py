@@ -1,0 +1,39 @@
+"""Options that several commands share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from vkcat.device.backends import BACKENDS
+from vkcat.executor import SCHEDULES
+
+device = click.option(
+    "--device",
+    metavar="INDEX|NAME",
+    help="Device by index or part of its name; without it the first discrete, integrated, virtual, CPU one.",
+)
+backend = click.option(
+    "--backend", type=click.Choice(list(BACKENDS)), default="vulkan", show_default=True, help="How Vulkan is driven."
+)
+schedule = click.option(
+    "--schedule",
+    type=click.Choice(SCHEDULES),
+    default="replay",
+    show_default=True,
+    help="How dispatches are submitted.",
+)
+model = click.argument("model", type=click.Path(path_type=Path, file_okay=False))
+json_file = click.option(
+    "--json", "json_path", type=click.Path(path_type=Path, dir_okay=False), help="Write the result to a file as JSON."
+)
+
+
+def choices(value: str, allowed: tuple[str, ...], option: str) -> list[str]:
+    """A comma-separated list of known names, each once."""
+    names = list(dict.fromkeys(name.strip() for name in value.split(",") if name.strip()))
+    unknown = [name for name in names if name not in allowed]
+    if unknown or not names:
+        raise click.BadParameter(f"expected some of {', '.join(allowed)}, got {value!r}", param_hint=option)
+    return names

@@ -1,0 +1,90 @@
+"""`vkcat profile`."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+
+import click
+from rich.console import Console
+from rich.progress import Progress
+
+from vkcat.cli import options
+from vkcat.cli.console import console
+from vkcat.cli.files import write_json
+from vkcat.device.backends import BACKENDS, open_device
+from vkcat.device.interface import Device
+from vkcat.executor import SCHEDULES
+from vkcat.load import load_model
+from vkcat.profile import Measurement, measure, report
+
+
+@click.command()
+@options.model
+@click.option("--schedule", default=",".join(SCHEDULES), show_default=True, help="Schedules to compare.")
+@click.option("--backend", default="vulkan", show_default=True, help=f"Backends to compare, of {', '.join(BACKENDS)}.")
+@options.device
+@click.option(
+    "--graph", type=click.Choice(["decode", "encode"]), default="decode", show_default=True, help="Which step."
+)
+@click.option("--batch", type=click.IntRange(1, 4096), default=1, show_default=True, help="Streams side by side.")
+@click.option("--runs", type=click.IntRange(1), default=200, show_default=True, help="Measured steps of each.")
+@click.option("--warmup", type=click.IntRange(0), default=20, show_default=True, help="Steps before them.")
+@options.json_file
+def profile(
+    model: Path,
+    schedule: str,
+    backend: str,
+    device: str | None,
+    graph: str,
+    batch: int,
+    runs: int,
+    warmup: int,
+    json_path: Path | None,
+) -> None:
+    """Time a model's step: dispatch, submit and wait against kernel time.
+
+    Schedules, backends and the device's floors take turns. Kernel times come from GPU timestamps, which
+    only the vulkan backend has.
+    """
+    schedules = options.choices(schedule, SCHEDULES, "--schedule")
+    backends = options.choices(backend, tuple(BACKENDS), "--backend")
+    built, weights = load_model(model, batch)
+    with ExitStack() as stack:
+        devices: list[Device] = []
+        for name in backends:
+            devices.append(open_device(name, device))
+            stack.callback(devices[-1].close)
+        with _progress(warmup + runs) as progress:
+            measurement = measure(
+                devices,
+                built,
+                weights,
+                schedules,
+                graph=graph,
+                warmup=warmup,
+                runs=runs,
+                advance=lambda count: progress.advance(progress.task_ids[0], count),
+            )
+        _show(measurement, devices)
+        if json_path:
+            write_json(json_path, report.as_json(measurement, devices))
+
+
+def _progress(total: int) -> Progress:
+    progress = Progress(console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty())
+    progress.add_task("steps", total=total)
+    return progress
+
+
+def _show(measurement: Measurement, devices: list[Device]) -> None:
+    out = console()
+    for line in report.heading(measurement, devices):
+        out.print(line)
+    for device in devices:
+        if not device.timestamps:
+            out.print(f"{device.backend}: no GPU timestamps, so kernel time and overhead are not known")
+    for table in report.tables(measurement):
+        out.print(table)
+    out.print(report.NOTE)

@@ -1,0 +1,138 @@
+"""`vkcat run`."""
+
+from __future__ import annotations
+
+import json
+import queue
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import click
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from vkcat.cli import options
+from vkcat.device.backends import open_device
+from vkcat.device.interface import Device
+from vkcat.errors import InputError
+from vkcat.load import load
+from vkcat.session import Session
+
+BATCH = 16
+LONG_INPUT = 64
+
+
+@click.command()
+@options.model
+@click.argument("words", nargs=-1)
+@options.device
+@options.backend
+@options.schedule
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object a line.")
+def run(model: Path, words: tuple[str, ...], device: str | None, backend: str, schedule: str, as_json: bool) -> None:
+    """Run a model on words, or on the lines of standard input as they come.
+
+    Prints word<TAB>output, one a line. `--device reference` computes in NumPy, in float64, without a device.
+    """
+    opened = None if device == "reference" else open_device(backend, device)
+    try:
+        with closing(_Sessions(model, opened, schedule)) as sessions:
+            # A mistake in the last argument must not be found after the first has been printed.
+            for word in words:
+                sessions.get(1).encode_text(word)
+            batches = _batches_of(words) if words else _batches_of_lines()
+            with _progress(len(words)) as progress:
+                for batch in batches:
+                    _print(batch, sessions, as_json)
+                    progress.advance(progress.task_ids[0], len(batch))
+    finally:
+        if opened is not None:
+            opened.close()
+
+
+class _Sessions:
+    """One session for single words and one for many at a time, each made when first needed."""
+
+    def __init__(self, model: Path, device: Device | None, schedule: str) -> None:
+        self._model, self._device, self._schedule = model, device, schedule
+        self._made: dict[int, Session] = {}
+        self.get(1)
+
+    def get(self, count: int) -> Session:
+        batch = 1 if count == 1 else BATCH
+        if batch not in self._made:
+            self._made[batch] = load(self._model, self._device, batch=batch, schedule=self._schedule)
+        return self._made[batch]
+
+    def close(self) -> None:
+        for session in self._made.values():
+            session.close()
+
+
+def _print(batch: list[tuple[str, str]], sessions: _Sessions, as_json: bool) -> None:
+    """Run and print a batch. What comes before a mistake is printed; then the mistake is raised with its place."""
+    good: list[str] = []
+    mistake: InputError | None = None
+    for place, word in batch:
+        try:
+            sessions.get(1).encode_text(word)
+            good.append(word)
+        except InputError as error:
+            mistake = InputError(f"{place}{error}")
+            break
+    for word, symbols in zip(good, sessions.get(len(good)).transduce(good) if good else [], strict=True):
+        shown = {"input": word, "output": symbols}
+        click.echo(json.dumps(shown, ensure_ascii=False) if as_json else f"{word}\t{' '.join(symbols)}")
+    sys.stdout.flush()
+    if mistake is not None:
+        raise mistake
+
+
+def _batches_of(words: tuple[str, ...]) -> Iterator[list[tuple[str, str]]]:
+    for at in range(0, len(words), BATCH):
+        yield [("", word) for word in words[at : at + BATCH]]
+
+
+def _batches_of_lines() -> Iterator[list[tuple[str, str]]]:
+    """Lines of standard input: as many as are waiting, so that one typed word is answered at once."""
+    lines: queue.Queue[tuple[str, str] | None] = queue.Queue(maxsize=4 * BATCH)
+
+    def read() -> None:
+        for number, line in enumerate(sys.stdin.buffer, 1):
+            # What is not UTF-8 becomes a character no model knows.
+            lines.put((f"line {number}: ", line.decode("utf-8", "replace").rstrip("\r\n")))
+        lines.put(None)
+
+    threading.Thread(target=read, daemon=True).start()
+    ended = False
+    while not ended:
+        batch: list[tuple[str, str]] = []
+        line = lines.get()
+        while line is not None:
+            batch.append(line)
+            if len(batch) == BATCH or lines.empty():
+                break
+            line = lines.get()
+        ended = line is None
+        if batch:
+            yield batch
+
+
+def _progress(total: int) -> Progress:
+    """A bar on standard error, when that is a terminal and the input is long or of unknown length."""
+    shown = sys.stderr.isatty() and (total > LONG_INPUT or (total == 0 and not sys.stdin.isatty()))
+    progress = Progress(
+        TextColumn("words"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        console=Console(stderr=True),
+        disable=not shown,
+        transient=True,
+        redirect_stdout=sys.stdout.isatty(),
+    )
+    progress.add_task("words", total=total or None)
+    return progress

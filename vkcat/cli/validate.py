@@ -1,0 +1,104 @@
+"""`vkcat validate`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from vkcat.cli import options
+from vkcat.cli.console import console
+from vkcat.cli.files import write_json, write_text
+from vkcat.device.backends import open_device
+from vkcat.errors import InputError, mismatch
+from vkcat.kernel import check_interface
+from vkcat.load import load_model
+from vkcat.ops import OPS
+from vkcat.shader import Shader, load_file
+from vkcat.validate import Result, report, validate_model, validate_op
+
+MODEL_BATCH = 3
+
+
+@click.command()
+@click.argument("ops", nargs=-1, metavar="[OP]...")
+@click.option("--model", type=click.Path(path_type=Path, file_okay=False), help="Also check a model's steps.")
+@click.option(
+    "--shader",
+    "replacements",
+    multiple=True,
+    metavar="OP=FILE",
+    help="Check this GLSL or SPIR-V file in place of ours.",
+)
+@options.device
+@options.backend
+@options.schedule
+@options.json_file
+@click.option(
+    "--junit", type=click.Path(path_type=Path, dir_okay=False), help="Write the result to a file as JUnit XML."
+)
+def validate(
+    ops: tuple[str, ...],
+    model: Path | None,
+    replacements: tuple[str, ...],
+    device: str | None,
+    backend: str,
+    schedule: str,
+    json_path: Path | None,
+    junit: Path | None,
+) -> None:
+    """Check shaders against the float64 reference: all ops, or those named, and a model's steps.
+
+    Buffers are filled with NaN and guarded, so an output that is not written, or a write beside one, fails. Exits 1
+    when a check failed or nothing was checked.
+    """
+    shaders = _replacements(replacements)
+    names = _names(ops, shaders)
+    opened = open_device(backend, device)
+    results: list[Result] = []
+    try:
+        out = console()
+        out.print(f"{opened.backend} on {opened.info.name}")
+        for name in names:
+            results += validate_op(opened, OPS[name], shaders.get(name))
+        if model is not None:
+            built, weights = load_model(model, MODEL_BATCH)
+            results += validate_model(opened, built, weights, schedule, shaders)
+        if json_path:
+            write_json(json_path, report.as_json(results, opened))
+        if junit:
+            write_text(junit, report.as_junit(results, opened))
+    finally:
+        opened.close()
+    out.print(report.table(results))
+    for line in report.bounds(results):
+        out.print(line)
+    for line in report.failures(results):
+        click.echo(f"failed: {line}", err=True)
+    failed = sum(not result.passed for result in results)
+    click.echo(f"{len(results)} checked, {failed} failed")
+    if failed or not results:
+        sys.exit(1)
+
+
+def _replacements(values: tuple[str, ...]) -> dict[str, Shader]:
+    shaders = {}
+    for value in values:
+        name, separator, path = value.partition("=")
+        if not separator or name not in OPS:
+            raise InputError(mismatch("--shader", f"OP=FILE with an op of {', '.join(OPS)}", repr(value)))
+        shaders[name] = load_file(name, Path(path))
+        check_interface(OPS[name], shaders[name])
+    return shaders
+
+
+def _names(ops: tuple[str, ...], shaders: dict[str, Shader]) -> list[str]:
+    unknown = [name for name in ops if name not in OPS]
+    if unknown:
+        raise InputError(mismatch("validate", f"ops of {', '.join(OPS)}", ", ".join(unknown)))
+    if ops:
+        return list(dict.fromkeys(ops))
+    if shaders:
+        return list(shaders)
+    return list(OPS)

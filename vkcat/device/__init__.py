@@ -1,0 +1,1 @@
+"""Devices: one typed surface, one module per backend."""

@@ -1,0 +1,167 @@
+"""What a backend offers: buffers, prepared dispatches, and recordings of them.
+
+Vulkan's nouns under their own names. A backend knows shaders and bytes; it knows nothing of models or plans.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vkcat.shader import Shader
+
+Words = NDArray[np.uint32]
+
+
+class Memory(Enum):
+    """Who touches a buffer often."""
+
+    DEVICE = "device"  # only shaders; the host through a staging copy
+    UPLOAD = "upload"  # the host writes, shaders read; mapped
+    READBACK = "readback"  # shaders write, the host reads; mapped
+
+
+@dataclass(frozen=True)
+class Limits:
+    """The limits that decide whether and how a dispatch fits (names as in VkPhysicalDeviceLimits)."""
+
+    max_storage_buffer_range: int
+    max_memory_allocation_size: int
+    min_storage_buffer_offset_alignment: int
+    max_compute_work_group_count: tuple[int, int, int]
+    max_compute_work_group_size: tuple[int, int, int]
+    max_compute_work_group_invocations: int
+    max_compute_shared_memory_size: int
+    max_push_constants_size: int
+    max_per_stage_descriptor_storage_buffers: int
+
+
+@dataclass(frozen=True)
+class DeviceInfo:
+    """A physical device. `timestamp_bits` is 0 where the compute queue has no timestamps; the period is ns a tick."""
+
+    index: int
+    name: str
+    kind: str
+    api_version: tuple[int, int, int]
+    driver: str
+    subgroup_size: int
+    float16: bool
+    timestamp_bits: int
+    timestamp_period: float
+    compute_queue_family: int | None
+    limits: Limits
+
+
+class Buffer(Protocol):
+    """A range of device memory. Offsets and sizes are in bytes, multiples of four; data travels as uint32 words."""
+
+    @property
+    def nbytes(self) -> int: ...
+
+    @property
+    def mapped(self) -> Words:
+        """The live words of an UPLOAD or READBACK buffer."""
+        ...
+
+    def write(self, words: Words, offset: int = 0) -> None: ...
+
+    def read(self, nbytes: int, offset: int = 0) -> Words: ...
+
+    def close(self) -> None: ...
+
+
+@dataclass(frozen=True)
+class Slice:
+    """Part of a buffer, as a descriptor sees it."""
+
+    buffer: Buffer
+    offset: int
+    size: int
+
+
+@dataclass(frozen=True)
+class Dispatch:
+    """A pipeline with its bindings, push constants and group counts: ready to be recorded any number of times."""
+
+    name: str
+    slices: tuple[Slice, ...]
+    writes: tuple[Slice, ...]
+    prepared: Any
+
+
+@dataclass(frozen=True)
+class Barrier:
+    """Shader writes to `slices` before this are visible to shader reads and writes after it."""
+
+    slices: tuple[Slice, ...]
+
+
+@dataclass(frozen=True)
+class ToHost:
+    """Shader writes to `slices` before this are visible to the host once the recording has been waited for."""
+
+    slices: tuple[Slice, ...]
+
+
+Command = Dispatch | Barrier | ToHost
+
+
+class Recording(Protocol):
+    """A command buffer: record once or many times, submit, wait."""
+
+    def record(self, commands: Sequence[Command]) -> None: ...
+
+    def submit(self) -> None: ...
+
+    def wait(self) -> None: ...
+
+    def kernel_ns(self) -> list[float]:
+        """Nanoseconds of each dispatch in the last submission; only of a recording made with timestamps."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class Device(Protocol):
+    """An open device with one compute queue."""
+
+    @property
+    def backend(self) -> str: ...
+
+    @property
+    def info(self) -> DeviceInfo: ...
+
+    @property
+    def offsets(self) -> bool:
+        """Whether a binding may start inside a buffer."""
+        ...
+
+    @property
+    def separate_wait(self) -> bool:
+        """Whether submit returns before the work is done, so that waiting can be timed by itself."""
+        ...
+
+    @property
+    def timestamps(self) -> bool: ...
+
+    def buffer(self, nbytes: int, memory: Memory) -> Buffer: ...
+
+    def dispatch(
+        self,
+        name: str,
+        shader: Shader,
+        slices: Sequence[Slice],
+        push: Words,
+        spec: Sequence[int],
+        groups: tuple[int, int, int],
+    ) -> Dispatch: ...
+
+    def recording(self, *, timestamps: bool = False) -> Recording: ...
+
+    def close(self) -> None: ...

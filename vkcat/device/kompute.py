@@ -1,0 +1,226 @@
+"""The `kompute` backend: the same plans and shaders through PyPI `kp`.
+
+What Kompute's Python layer leaves to its caller is done here. It has no compute-to-compute barrier, so every written
+tensor goes through `OpTensorSyncLocal` before its readers and at most once a sequence; it checks no limit, so vkcat
+does before it; a tensor is a whole buffer, so the plan uses no offsets; and it crashes without a driver or when things
+are destroyed in another order, so devices are probed first and destruction is ordered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from vkcat.device import vulkan
+from vkcat.device.interface import Barrier, Command, DeviceInfo, Dispatch, Memory, Slice, Words
+from vkcat.device.limits import check_dispatch, check_shader
+from vkcat.device.select import select
+from vkcat.errors import DeviceError, mismatch
+from vkcat.shader import Shader
+
+# kp counts a tensor's bytes in 32 bits.
+MAX_TENSOR_BYTES = (1 << 32) - 4
+
+
+def _kp() -> Any:
+    try:
+        import kp
+    except ImportError as error:
+        raise DeviceError(
+            "backend kompute: expected the package kp, got none; see docs/backends.md on how to build it,"
+            " or use --backend vulkan"
+        ) from error
+    return kp
+
+
+class KomputeBuffer:
+    """A kp tensor of words. DEVICE and READBACK ones have a staging copy that the host maps; UPLOAD ones are mapped."""
+
+    def __init__(self, device: KomputeDevice, nbytes: int, memory: Memory) -> None:
+        kp = _kp()
+        if nbytes > min(MAX_TENSOR_BYTES, device.info.limits.max_memory_allocation_size):
+            raise DeviceError(mismatch("a kompute tensor", "a size the device can allocate", f"{nbytes} bytes"))
+        self._device = device
+        self._nbytes = nbytes
+        self._memory = memory
+        kind = kp.TensorTypes.host if memory is Memory.UPLOAD else kp.TensorTypes.device
+        self.tensor = device.manager.tensor_t(np.zeros(nbytes // 4, np.uint32), tensor_type=kind)
+        device.own_tensor(self)
+
+    @property
+    def nbytes(self) -> int:
+        return self._nbytes
+
+    @property
+    def mapped(self) -> Words:
+        """Live words: of the tensor itself for UPLOAD, of its staging copy for READBACK."""
+        words: Words = self.tensor.data()
+        return words
+
+    def write(self, words: Words, offset: int = 0) -> None:
+        if self._memory is not Memory.UPLOAD and words.nbytes != self._nbytes:
+            # The staging copy may be older than the tensor; only a whole write may replace it unread.
+            self._device.copy_to_host(self)
+        self.mapped[offset // 4 : offset // 4 + words.size] = words.ravel()
+        if self._memory is not Memory.UPLOAD:
+            self._device.copy_to_device(self)
+
+    def read(self, nbytes: int, offset: int = 0) -> Words:
+        if self._memory is not Memory.UPLOAD:
+            self._device.copy_to_host(self)
+        return self.mapped[offset // 4 : (offset + nbytes) // 4].copy()
+
+    def close(self) -> None:
+        if self._device.disown_tensor(self):
+            self.tensor.destroy()
+
+
+class KomputeRecording:
+    """A kp sequence. `submit` runs it to its end: kp has no asynchronous way to run a recorded sequence again."""
+
+    def __init__(self, device: KomputeDevice) -> None:
+        self._device = device
+        self._sequence = device.manager.sequence()
+        device.own_sequence(self)
+
+    def record(self, commands: Sequence[Command]) -> None:
+        kp = _kp()
+        self._sequence.clear()
+        unsynced: dict[int, Any] = {}
+        for command in commands:
+            if isinstance(command, Dispatch):
+                self._sequence.record(kp.OpAlgoDispatch(command.prepared))
+                unsynced.update({id(part.buffer): part.buffer for part in command.writes})
+                continue
+            # A barrier covers what this sequence wrote; what earlier ones wrote was waited for.
+            wanted = {id(part.buffer) for part in command.slices}
+            tensors = [unsynced.pop(key).tensor for key in list(unsynced) if key in wanted]
+            if tensors:
+                self._sequence.record(kp.OpTensorSyncLocal(tensors))
+            elif isinstance(command, Barrier) and unsynced:
+                raise DeviceError("kompute: a write-after-read barrier has no form here; plan without reuse")
+
+    def submit(self) -> None:
+        self._sequence.eval()
+
+    def wait(self) -> None:
+        """Nothing to do: `submit` has waited."""
+
+    def kernel_ns(self) -> list[float]:
+        """None: kp never resets its query pool and hides the period, so its times are not used."""
+        return []
+
+    def close(self) -> None:
+        if self._device.disown_sequence(self):
+            self._sequence.destroy()
+
+
+class KomputeDevice:
+    """See `vkcat.device.interface.Device`."""
+
+    backend = "kompute"
+    offsets = False
+    separate_wait = False
+    timestamps = False
+
+    def __init__(self, info: DeviceInfo) -> None:
+        kp = _kp()
+        self.info = info
+        self._closed = False
+        self._tensors: dict[int, KomputeBuffer] = {}
+        self._sequences: dict[int, KomputeRecording] = {}
+        self._algorithms: list[Any] = []
+        self.manager = kp.Manager(info.index, [info.compute_queue_family], [])
+        self._copies = self.manager.sequence()
+        self._check_round_trip()
+
+    def _check_round_trip(self) -> None:
+        """With numpy 2, kp 0.9.0 reads element 0 everywhere, without an error."""
+        buffer = KomputeBuffer(self, 64, Memory.READBACK)
+        sent = np.arange(16, dtype=np.uint32)
+        buffer.write(sent)
+        got = buffer.read(64)
+        buffer.close()
+        if not np.array_equal(got, sent):
+            self.close()
+            raise DeviceError(
+                mismatch(
+                    "backend kompute: round trip of arange",
+                    sent[:4].tolist(),
+                    got[:4].tolist(),
+                    "kp needs numpy below 2",
+                )
+            )
+
+    def copy_to_device(self, buffer: KomputeBuffer) -> None:
+        self._copies.eval(_kp().OpTensorSyncDevice([buffer.tensor]))
+
+    def copy_to_host(self, buffer: KomputeBuffer) -> None:
+        self._copies.eval(_kp().OpTensorSyncLocal([buffer.tensor]))
+
+    def own_tensor(self, buffer: KomputeBuffer) -> None:
+        self._tensors[id(buffer)] = buffer
+
+    def disown_tensor(self, buffer: KomputeBuffer) -> bool:
+        return self._tensors.pop(id(buffer), None) is not None
+
+    def own_sequence(self, recording: KomputeRecording) -> None:
+        self._sequences[id(recording)] = recording
+
+    def disown_sequence(self, recording: KomputeRecording) -> bool:
+        return self._sequences.pop(id(recording), None) is not None
+
+    def buffer(self, nbytes: int, memory: Memory) -> KomputeBuffer:
+        return KomputeBuffer(self, nbytes, memory)
+
+    def dispatch(
+        self,
+        name: str,
+        shader: Shader,
+        slices: Sequence[Slice],
+        push: Words,
+        spec: Sequence[int],
+        groups: tuple[int, int, int],
+    ) -> Dispatch:
+        check_shader(shader, self.info)
+        check_dispatch(name, shader, slices, groups, self.info)
+        if [binding.index for binding in shader.interface.bindings] != list(range(len(slices))):
+            raise DeviceError(mismatch(f"{name}: bindings", "0, 1, 2, ... for kompute", shader.interface.bindings))
+        tensors = [part.buffer.tensor for part in slices]  # type: ignore[attr-defined]
+        # kp reads every constant as float bits when the specialisation constants are floats: send bits as they are.
+        constants = np.array(spec, np.uint32).view(np.float32)
+        algorithm = self.manager.algorithm(tensors, shader.code, list(groups), constants, push.view(np.float32))
+        self._algorithms.append(algorithm)
+        written = tuple(part for binding, part in zip(shader.interface.bindings, slices, strict=True) if binding.writes)
+        return Dispatch(name, tuple(slices), written, algorithm)
+
+    def recording(self, *, timestamps: bool = False) -> KomputeRecording:
+        del timestamps
+        return KomputeRecording(self)
+
+    def close(self) -> None:
+        """Destroy sequences, algorithms, tensors, then the manager: kp crashes in any other order."""
+        if self._closed:
+            return
+        self._closed = True
+        for recording in list(self._sequences.values()):
+            recording.close()
+        self._copies.destroy()
+        for algorithm in self._algorithms:
+            algorithm.destroy()
+        self._algorithms.clear()
+        for buffer in list(self._tensors.values()):
+            buffer.close()
+        self.manager.destroy()
+
+
+def open_device(wanted: str | None = None) -> KomputeDevice:
+    """Open the device that `wanted` names, or the best one. Raises `DeviceError`.
+
+    Devices are enumerated without Kompute first, whose manager crashes when there is no driver.
+    """
+    _kp()
+    info, _ = select(vulkan.devices(), wanted)
+    return KomputeDevice(info)

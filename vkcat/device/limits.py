@@ -1,0 +1,49 @@
+"""Checks that a shader and a dispatch fit a device, made before any driver sees them.
+
+Drivers and Kompute accept some of these and go wrong in silence, so vkcat never leaves them to chance.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from vkcat.device.interface import DeviceInfo, Slice
+from vkcat.errors import DeviceError, mismatch
+from vkcat.shader import Shader
+
+
+def check_shader(shader: Shader, info: DeviceInfo) -> None:
+    """Raises `DeviceError` when the shader asks for more than the device has."""
+    limits, interface = info.limits, shader.interface
+    x, y, z = interface.local_size
+    checks: list[tuple[str, int, int]] = [
+        ("invocations a workgroup", x * y * z, limits.max_compute_work_group_invocations),
+        ("bytes of shared memory", interface.shared_bytes, limits.max_compute_shared_memory_size),
+        ("bytes of push constants", interface.push_bytes, limits.max_push_constants_size),
+        ("storage buffers", len(interface.bindings), limits.max_per_stage_descriptor_storage_buffers),
+    ]
+    checks += [
+        (f"invocations along {axis}", size, most)
+        for axis, size, most in zip("xyz", interface.local_size, limits.max_compute_work_group_size, strict=True)
+    ]
+    for what, asked, most in checks:
+        if asked > most:
+            raise DeviceError(mismatch(f"{shader.name}: {info.name}", f"at most {most} {what}", asked))
+
+
+def check_dispatch(
+    name: str, shader: Shader, slices: Sequence[Slice], groups: tuple[int, int, int], info: DeviceInfo
+) -> None:
+    """Raises `DeviceError` for a missing binding, an oversized range, or a group count beyond the limit."""
+    limits = info.limits
+    if len(slices) != len(shader.interface.bindings):
+        raise DeviceError(mismatch(name, f"{len(shader.interface.bindings)} bindings", len(slices)))
+    for binding, part in zip(shader.interface.bindings, slices, strict=True):
+        if part.size > limits.max_storage_buffer_range:
+            most = f"at most {limits.max_storage_buffer_range} bytes (maxStorageBufferRange of {info.name})"
+            raise DeviceError(mismatch(f"{name}: {binding.name}", most, part.size))
+    for axis, count, most_groups in zip("xyz", groups, limits.max_compute_work_group_count, strict=True):
+        if not 1 <= count <= most_groups:
+            raise DeviceError(
+                mismatch(name, f"1 to {most_groups} workgroups along {axis}", count, "use smaller tensors")
+            )

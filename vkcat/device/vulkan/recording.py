@@ -1,0 +1,155 @@
+"""Command buffers: recorded once, submitted any number of times."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from vkcat.device.interface import Barrier, Command, Dispatch, Words
+from vkcat.device.timestamps import elapsed_ns
+from vkcat.device.vulkan.api import api, calling, checked
+from vkcat.errors import DeviceError, mismatch
+
+if TYPE_CHECKING:
+    from vkcat.device.vulkan.device import VulkanDevice
+    from vkcat.device.vulkan.pipeline import Pipeline
+
+TIMEOUT_NS = 60_000_000_000
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """What the commands of one dispatch need, in the form cffi takes."""
+
+    pipeline: Pipeline
+    sets: Any
+    push: Words
+    groups: tuple[int, int, int]
+
+
+class VulkanRecording:
+    """A command buffer with a fence, and a query pool when timestamps are wanted."""
+
+    def __init__(self, device: VulkanDevice, *, timestamps: bool) -> None:
+        vk = api()
+        self._device = device
+        self._timestamps = timestamps
+        self._queries: Any = None
+        self._query_count = 0
+        self._dispatches = 0
+        allocate = vk.VkCommandBufferAllocateInfo(
+            commandPool=device.command_pool, level=vk.VK_COMMAND_BUFFER_LEVEL_PRIMARY, commandBufferCount=1
+        )
+        with calling("command buffer"):
+            self._commands = vk.vkAllocateCommandBuffers(device.handle, allocate)[0]
+            self._fence = vk.vkCreateFence(device.handle, vk.VkFenceCreateInfo(), None)
+        device.own(self)
+        # Everything a submission passes is made here, so that submitting makes nothing.
+        self._pointers = vk.ffi.new("VkCommandBuffer[]", [self._commands])
+        self._submit_info = vk.ffi.new("VkSubmitInfo*")
+        self._submit_info.sType = vk.VK_STRUCTURE_TYPE_SUBMIT_INFO
+        self._submit_info.commandBufferCount = 1
+        self._submit_info.pCommandBuffers = self._pointers
+        self._fences = vk.ffi.new("VkFence[]", [self._fence])
+        self._lib = vk.lib
+        self._pending = False
+
+    def record(self, commands: Sequence[Command]) -> None:
+        vk = api()
+        self._dispatches = sum(isinstance(command, Dispatch) for command in commands)
+        with calling("recording a command buffer"):
+            if self._timestamps:
+                self._grow_queries(2 * self._dispatches)
+            vk.vkBeginCommandBuffer(self._commands, vk.VkCommandBufferBeginInfo())
+            if self._timestamps and self._dispatches:
+                vk.vkCmdResetQueryPool(self._commands, self._queries, 0, 2 * self._dispatches)
+            query = 0
+            for command in commands:
+                if isinstance(command, Dispatch):
+                    self._dispatch(command.prepared, query)
+                    query += 2
+                else:
+                    self._barrier(to_host=not isinstance(command, Barrier))
+            vk.vkEndCommandBuffer(self._commands)
+
+    def _grow_queries(self, count: int) -> None:
+        if count <= self._query_count:
+            return
+        vk = api()
+        if self._queries is not None:
+            vk.vkDestroyQueryPool(self._device.handle, self._queries, None)
+        create = vk.VkQueryPoolCreateInfo(queryType=vk.VK_QUERY_TYPE_TIMESTAMP, queryCount=count)
+        self._queries = vk.vkCreateQueryPool(self._device.handle, create, None)
+        self._query_count = count
+
+    def _dispatch(self, prepared: Prepared, query: int) -> None:
+        vk, commands, pipeline = api(), self._commands, prepared.pipeline
+        bind_point = vk.VK_PIPELINE_BIND_POINT_COMPUTE
+        vk.vkCmdBindPipeline(commands, bind_point, pipeline.handle)
+        vk.vkCmdBindDescriptorSets(commands, bind_point, pipeline.layout, 0, 1, prepared.sets, 0, None)
+        if prepared.push.size:
+            data = vk.ffi.from_buffer(prepared.push)
+            vk.vkCmdPushConstants(
+                commands, pipeline.layout, vk.VK_SHADER_STAGE_COMPUTE_BIT, 0, prepared.push.nbytes, data
+            )
+        if self._timestamps:
+            vk.vkCmdWriteTimestamp(commands, vk.VK_PIPELINE_STAGE_TOP_OF_PIPE_BIT, self._queries, query)
+        vk.vkCmdDispatch(commands, *prepared.groups)
+        if self._timestamps:
+            vk.vkCmdWriteTimestamp(commands, vk.VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT, self._queries, query + 1)
+
+    def _barrier(self, *, to_host: bool) -> None:
+        """A global memory barrier: drivers treat one for each buffer no better."""
+        vk = api()
+        stage, access = (
+            vk.VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT,
+            vk.VK_ACCESS_SHADER_READ_BIT | vk.VK_ACCESS_SHADER_WRITE_BIT,
+        )
+        if to_host:
+            stage, access = vk.VK_PIPELINE_STAGE_HOST_BIT, vk.VK_ACCESS_HOST_READ_BIT
+        barrier = vk.VkMemoryBarrier(srcAccessMask=vk.VK_ACCESS_SHADER_WRITE_BIT, dstAccessMask=access)
+        compute = vk.VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT
+        vk.vkCmdPipelineBarrier(self._commands, compute, stage, 0, 1, [barrier], 0, None, 0, None)
+
+    def submit(self) -> None:
+        checked(self._lib.vkQueueSubmit(self._device.queue, 1, self._submit_info, self._fence), "vkQueueSubmit")
+        self._pending = True
+
+    def wait(self) -> None:
+        lib, handle = self._lib, self._device.handle
+        result = lib.vkWaitForFences(handle, 1, self._fences, 1, TIMEOUT_NS)
+        if result == 2:
+            expected = f"the submission to end within {TIMEOUT_NS // 10**9} s"
+            raise DeviceError(mismatch(self._device.info.name, expected, "a timeout"))
+        checked(result, "vkWaitForFences")
+        checked(lib.vkResetFences(handle, 1, self._fences), "vkResetFences")
+        self._pending = False
+
+    def kernel_ns(self) -> list[float]:
+        if not self._timestamps or not self._dispatches:
+            return []
+        vk, count = api(), 2 * self._dispatches
+        ticks = np.empty(count, np.uint64)
+        flags = vk.VK_QUERY_RESULT_64_BIT | vk.VK_QUERY_RESULT_WAIT_BIT
+        data = vk.ffi.from_buffer(ticks)
+        result = self._lib.vkGetQueryPoolResults(
+            self._device.handle, self._queries, 0, count, ticks.nbytes, data, 8, flags
+        )
+        checked(result, "vkGetQueryPoolResults")
+        info = self._device.info
+        pairs = ticks.reshape(-1, 2).tolist()
+        return [elapsed_ns(begin, end, info.timestamp_period, info.timestamp_bits) for begin, end in pairs]
+
+    def close(self) -> None:
+        if not self._device.disown(self):
+            return
+        vk, handle = api(), self._device.handle
+        if self._pending:
+            vk.lib.vkQueueWaitIdle(self._device.queue)
+        vk.vkDestroyFence(handle, self._fence, None)
+        vk.vkFreeCommandBuffers(handle, self._device.command_pool, 1, [self._commands])
+        if self._queries is not None:
+            vk.vkDestroyQueryPool(handle, self._queries, None)

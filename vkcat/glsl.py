@@ -1,0 +1,116 @@
+"""Compile GLSL compute shaders to SPIR-V with whichever compiler is at hand.
+
+Standard library only: the build hook loads this file before the package is installed. `glslangValidator` and
+`spirv-val` come from the extra `glsl` or from the system; `glslc` does as well.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tempfile
+from pathlib import Path
+
+TARGET = "vulkan1.1"
+_INCLUDE = re.compile(r'^\s*#include\s+"([^"]+)"', re.MULTILINE)
+
+
+class CompileError(Exception):
+    """The compiler refused a shader, or there is no compiler."""
+
+
+def find_tool(name: str) -> str | None:
+    """Path of `name` from PATH, this environment's scripts, or the cmeel packages inside any `sys.path` entry."""
+    found = shutil.which(name)
+    if found:
+        return found
+    folders = [sysconfig.get_path("scripts")]
+    folders += [os.path.join(entry, "cmeel.prefix", "bin") for entry in sys.path]
+    return shutil.which(name, path=os.pathsep.join(folders))
+
+
+def _tool_environment(tool: str) -> dict[str, str]:
+    """Environment in which the cmeel tools find the shared libraries that they do not say they need."""
+    environment = dict(os.environ)
+    libraries = [os.path.join(entry, "cmeel.prefix", "lib") for entry in sys.path]
+    libraries.append(os.path.join(os.path.dirname(os.path.dirname(tool)), "lib"))
+    present = [folder for folder in libraries if os.path.isdir(folder)]
+    if "cmeel" in tool or any("cmeel.prefix" in folder for folder in present):
+        present.append(environment.get("LD_LIBRARY_PATH", ""))
+        environment["LD_LIBRARY_PATH"] = os.pathsep.join(folder for folder in present if folder)
+    return environment
+
+
+def _run(command: list[str], subject: str) -> None:
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=False, env=_tool_environment(command[0]), timeout=120
+    )
+    if done.returncode != 0:
+        lines = [line.strip() for line in (done.stdout + done.stderr).splitlines() if line.strip()]
+        errors = [line for line in lines if "error" in line.lower()] or lines
+        raise CompileError(f"{subject}: {Path(command[0]).name} failed: {'; '.join(errors[:3])}")
+
+
+def _compiler_command(source: Path, include: Path, output: Path) -> list[str]:
+    glslang = find_tool("glslangValidator")
+    if glslang:
+        target = ["--target-env", TARGET, "-S", "comp"]
+        return [glslang, "--quiet", "-V", *target, f"-I{include}", "-o", str(output), str(source)]
+    glslc = find_tool("glslc")
+    if glslc:
+        return [glslc, f"--target-env={TARGET}", "-fshader-stage=comp", f"-I{include}", "-o", str(output), str(source)]
+    raise CompileError("no GLSL compiler: expected glslangValidator or glslc on PATH; pip install 'vkcat[glsl]'")
+
+
+def compile_file(source: Path, include: Path) -> bytes:
+    """SPIR-V of one shader for Vulkan 1.1, checked by `spirv-val` when that is at hand.
+
+    `include` is the folder that `#include "name.glsl"` is looked up in. Raises `CompileError`.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        output = Path(folder) / "shader.spv"
+        _run(_compiler_command(source, include, output), source.name)
+        validator = find_tool("spirv-val")
+        if validator:
+            _run([validator, "--target-env", TARGET, str(output)], source.name)
+        return output.read_bytes()
+
+
+def source_hash(source: Path, include: Path) -> str:
+    """SHA-256 of a shader's text with that of its includes, in hexadecimal."""
+    digest = hashlib.sha256()
+    pending = [source]
+    seen: set[Path] = set()
+    while pending:
+        path = pending.pop()
+        if path in seen:
+            continue
+        seen.add(path)
+        text = path.read_text(encoding="utf-8")
+        digest.update(text.encode())
+        pending += [include / name for name in _INCLUDE.findall(text)]
+    return digest.hexdigest()
+
+
+def compile_all(source_dir: Path, out_dir: Path) -> list[Path]:
+    """Compile every `*.comp` of `source_dir` into `out_dir`, with `index.json` naming each source's hash."""
+    include = source_dir / "include"
+    out_dir.mkdir(parents=True, exist_ok=True)
+    outputs = []
+    hashes = {}
+    for source in sorted(source_dir.glob("*.comp")):
+        output = out_dir / f"{source.stem}.spv"
+        temporary = output.with_suffix(".tmp")
+        temporary.write_bytes(compile_file(source, include))
+        temporary.replace(output)
+        outputs.append(output)
+        hashes[source.stem] = source_hash(source, include)
+    index = out_dir / "index.json"
+    index.write_text(json.dumps(hashes, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+    return [*outputs, index]

@@ -1,0 +1,126 @@
+"""Symbolic dataflow of one step: tensors, and the ops that read and write them.
+
+A graph knows neither bytes nor time. Several graphs of one model share tensors by holding the same `Tensor`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+
+import numpy as np
+
+from vkcat.errors import ShapeError, mismatch
+from vkcat.kernel import Kernel
+from vkcat.ops import OPS
+from vkcat.shader import load
+
+
+class Role(Enum):
+    """Where a tensor's values come from and how long they live."""
+
+    WEIGHT = "weight"  # set once, read by every step
+    INPUT = "input"  # set by the host before each step
+    STATE = "state"  # carried from step to step
+    TEMPORARY = "temporary"  # lives inside one step
+
+
+@dataclass(frozen=True, eq=False)
+class Tensor:
+    """A named array: `dtype` is "float32" or "uint32". Two tensors are the same only when they are one object."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    role: Role
+
+    @property
+    def pitch(self) -> int:
+        """Elements from one row to the next: the last axis, rounded up to four."""
+        return -(-self.shape[-1] // 4) * 4
+
+    @property
+    def rows(self) -> int:
+        return int(np.prod(self.shape[:-1], dtype=np.int64)) if len(self.shape) > 1 else 1
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes on a device, padding included."""
+        return 4 * self.rows * self.pitch
+
+
+@dataclass(frozen=True, eq=False)
+class Node:
+    """One application of a kernel."""
+
+    name: str
+    kernel: Kernel
+    tensors: Mapping[str, Tensor]
+    sizes: Mapping[str, int]
+
+    @property
+    def reads(self) -> tuple[Tensor, ...]:
+        return tuple(t for binding, t in self.tensors.items() if binding not in self.kernel.outputs)
+
+    @property
+    def writes(self) -> tuple[Tensor, ...]:
+        return tuple(self.tensors[binding] for binding in self.kernel.outputs)
+
+
+@dataclass(eq=False)
+class Graph:
+    """Nodes in the order they run, what they carry to the next step, and what the host reads.
+
+    `carries` maps a state to the tensor that replaces it in the next step. `outputs` are host-readable.
+    """
+
+    name: str
+    nodes: list[Node] = field(default_factory=list)
+    carries: dict[Tensor, Tensor] = field(default_factory=dict)
+    outputs: list[Tensor] = field(default_factory=list)
+
+    def add(self, op: str, name: str, **inputs: Tensor) -> tuple[Tensor, ...]:
+        """Apply `op` to `inputs` by binding name; returns its outputs, new temporaries named `name.binding`.
+
+        Raises `ShapeError` when an input is missing, unknown, or of another shape or dtype than the kernel takes.
+        """
+        kernel = OPS[op]
+        dtypes = {binding.name: binding.dtype for binding in load(op).interface.bindings}
+        wanted = [binding for binding in kernel.shapes if binding not in kernel.outputs]
+        if sorted(inputs) != sorted(wanted):
+            raise ShapeError(mismatch(f"{op}: inputs of {name}", sorted(wanted), sorted(inputs)))
+        for binding, tensor in inputs.items():
+            if tensor.dtype != dtypes[binding]:
+                raise ShapeError(mismatch(f"{op}: {binding} ({tensor.name})", dtypes[binding], tensor.dtype))
+        sizes = kernel.sizes({binding: tensor.shape for binding, tensor in inputs.items()})
+        made = {
+            binding: Tensor(f"{name}.{binding}", kernel.shape(binding, sizes), dtypes[binding], Role.TEMPORARY)
+            for binding in kernel.outputs
+        }
+        ordered = {binding: made.get(binding) or inputs[binding] for binding in kernel.shapes}
+        self.nodes.append(Node(name, kernel, ordered, sizes))
+        return tuple(made[binding] for binding in kernel.outputs)
+
+    def carry(self, state: Tensor, successor: Tensor) -> None:
+        """In the next step `state` holds what `successor` holds at the end of this one."""
+        if state.role is not Role.STATE or (state.shape, state.dtype) != (successor.shape, successor.dtype):
+            raise ShapeError(
+                mismatch(
+                    f"carry of {state.name}", f"{state.dtype} {state.shape}", f"{successor.dtype} {successor.shape}"
+                )
+            )
+        self.carries[state] = successor
+
+    def output(self, tensor: Tensor) -> None:
+        """Make `tensor` readable by the host after each step."""
+        self.outputs.append(tensor)
+
+    def tensors(self) -> Iterator[Tensor]:
+        """Every tensor once, in the order of first use."""
+        seen: set[Tensor] = set()
+        for node in self.nodes:
+            for tensor in node.tensors.values():
+                if tensor not in seen:
+                    seen.add(tensor)
+                    yield tensor

@@ -1,0 +1,1 @@
+"""Importers: other people's weights as vkcat models."""

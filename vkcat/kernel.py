@@ -1,0 +1,160 @@
+"""A kernel: a shader's interface together with the NumPy reference that says what it must compute.
+
+Nothing here knows a device. Shapes are written with the names of the push constants, so the sizes of a dispatch follow
+from the shapes of its tensors: `gru_cell` has `x: "B I"` and `w_ih: "3H I"`.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vkcat.errors import ShaderError, ShapeError, mismatch
+from vkcat.shader import Shader
+
+Array = NDArray[Any]
+Arrays = Mapping[str, Array]
+Sizes = Mapping[str, int]
+
+UNIT_ROUNDOFF = 2.0**-24
+"""Half a unit in the last place of float32: the relative error of one rounded operation."""
+
+_DIMENSION = re.compile(r"^(\d*)([A-Z]\w*)$")
+
+
+@dataclass(frozen=True)
+class Launch:
+    """How much of a shader to run: invocations along x, y, z (rounded up to workgroups) or workgroups themselves."""
+
+    invocations: tuple[int, int, int] = (1, 1, 1)
+    workgroups: tuple[int, int, int] | None = None
+
+    def groups(self, local_size: tuple[int, int, int]) -> tuple[int, int, int]:
+        if self.workgroups is not None:
+            return self.workgroups
+        x, y, z = (math.ceil(n / local) for n, local in zip(self.invocations, local_size, strict=True))
+        return (x, y, z)
+
+
+@dataclass(frozen=True)
+class Case:
+    """Concrete sizes and a seed at which a kernel is checked."""
+
+    sizes: Sizes
+    seed: int = 0
+    scale: float = 1.0
+
+    @property
+    def name(self) -> str:
+        text = "-".join(f"{key}{value}" for key, value in self.sizes.items())
+        return text if self.scale == 1.0 else f"{text}-scale{self.scale:g}"
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A shader's name, shapes, reference, error bound and cases.
+
+    `shapes` lists every binding in order with its symbolic shape. `reference` takes all inputs as float64 (or uint32)
+    and returns the outputs. `bound` gives, for each output, the absolute error allowed at each element, derived from
+    the inputs and the reference's outputs; `why` says in a few words where that comes from. `launch` takes the sizes
+    and how many rows of the batch one invocation computes.
+    """
+
+    name: str
+    shapes: Mapping[str, str]
+    outputs: tuple[str, ...]
+    reference: Callable[[Arrays], dict[str, Array]]
+    bound: Callable[[Arrays], dict[str, Array]]
+    why: str
+    launch: Callable[[Sizes, int], Launch]
+    inputs: Callable[[np.random.Generator, Case], dict[str, Array]]
+    cases: tuple[Case, ...]
+
+    def sizes(self, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, int]:
+        """Values of the dimension names in some or all bindings' shapes.
+
+        Raises `ShapeError` when the shapes disagree with each other.
+        """
+        sizes: dict[str, int] = {}
+        for binding, symbols in self.shapes.items():
+            if binding not in shapes:
+                continue
+            shape = shapes[binding]
+            names = symbols.split()
+            if len(names) != len(shape):
+                raise ShapeError(mismatch(f"{self.name}: {binding}", f"({', '.join(names)})", shape))
+            for symbol, length in zip(names, shape, strict=True):
+                factor, name = _dimension(symbol)
+                known = sizes.setdefault(name, length // factor)
+                if known * factor != length:
+                    raise ShapeError(mismatch(f"{self.name}: {binding}", _resolved(symbols, sizes), shape))
+        return sizes
+
+    def shape(self, binding: str, sizes: Sizes) -> tuple[int, ...]:
+        """Shape of a binding at the given sizes."""
+        return _resolved(self.shapes[binding], sizes)
+
+
+@lru_cache(maxsize=None)
+def _dimension(symbol: str) -> tuple[int, str]:
+    match = _DIMENSION.match(symbol)
+    if match is None:
+        raise ValueError(f"dimension {symbol!r}: expected a name with an optional factor before it")
+    return int(match[1] or 1), match[2]
+
+
+def _resolved(symbols: str, sizes: Sizes) -> tuple[int, ...]:
+    pairs = [_dimension(symbol) for symbol in symbols.split()]
+    return tuple(factor * sizes[name] for factor, name in pairs if name in sizes)
+
+
+def dot_error(terms: int, magnitude: Array) -> Array:
+    """Bound on a float32 sum of products, for any order of summation: min(n, 8 sqrt(n)) u * sum |a||b|, first order.
+
+    n u is the worst case (Higham, Accuracy and Stability of Numerical Algorithms, 2nd edition, section 3.1); 8 sqrt(n)
+    u is exceeded with a probability below 3e-14 (Higham and Mary, A new approach to probabilistic rounding error
+    analysis, SIAM J. Sci. Comput. 41, 2019, theorem 2.4 with lambda = 8).
+    """
+    return np.asarray(min(terms, 8 * math.sqrt(terms)) * UNIT_ROUNDOFF * magnitude)
+
+
+TILE = "TILE"
+"""Specialisation constant: rows of the batch that one invocation computes."""
+
+
+def tile(batch: int) -> int:
+    """The largest of 1, 2 and 4 rows an invocation that leaves none idle but the last."""
+    return 4 if batch >= 4 else 2 if batch >= 2 else 1
+
+
+def check_interface(kernel: Kernel, shader: Shader) -> None:
+    """Raises `ShaderError` unless `shader` takes what the kernel gives, by the same names."""
+    got = [(b.name, b.index, "writes" if b.writes else "reads") for b in shader.interface.bindings]
+    expected = [
+        (name, index, "writes" if name in kernel.outputs else "reads") for index, name in enumerate(kernel.shapes)
+    ]
+    if got != expected:
+        raise ShaderError(mismatch(f"{kernel.name}: bindings", _described(expected), _described(got)))
+    sizes = {_dimension(symbol)[1] for symbols in kernel.shapes.values() for symbol in symbols.split()}
+    unknown = [name for name in shader.interface.push if name not in sizes]
+    if unknown or shader.interface.push_bytes > MAX_PUSH_BYTES:
+        raise ShaderError(
+            mismatch(f"{kernel.name}: push constants", f"some of {sorted(sizes)}", list(shader.interface.push))
+        )
+    constants = [name for name in shader.interface.spec if name != TILE]
+    if constants:
+        raise ShaderError(mismatch(f"{kernel.name}: specialisation constants", f"{TILE} or none", constants))
+
+
+MAX_PUSH_BYTES = 128
+
+
+def _described(bindings: list[tuple[str, int, str]]) -> str:
+    return ", ".join(f"{index}: {access} {name}" for name, index, access in bindings)

@@ -1,0 +1,223 @@
+"""Time a model's step under each schedule and backend, one after the other in every round.
+
+A step is what a session does for one: the host writes the step's inputs, submits, waits, and reads the outputs. What is
+compared takes turns in blocks of a few steps, floors included, so that a disturbance of the machine meets all alike.
+
+Timestamps cost time themselves (on software drivers as much as a small kernel), so a step is timed without them, and
+its kernels in a twin of it, with them, right after.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from time import perf_counter_ns
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vkcat.device.interface import Device
+from vkcat.executor import Executor
+from vkcat.graph import Graph
+from vkcat.model import Model
+from vkcat.ops.gru_cell import RESTART, STEP
+from vkcat.profile.floors import FloorProbe, Floors
+from vkcat.profile.spread import Spread, spread
+
+Array = NDArray[Any]
+
+
+BLOCK = 10
+
+
+@dataclass(frozen=True)
+class ScheduleTimes:
+    """Microseconds of a step. `kernel_us` and `overhead_us` are None without GPU timestamps, `submit_us` and `wait_us`
+    where the backend does both in one call: then the whole is in `submit_and_wait_us`."""
+
+    name: str
+    backend: str
+    dispatches_per_step: int
+    submits_per_step: int
+    step_us: Spread
+    kernel_us: Spread | None
+    overhead_us: Spread | None
+    overhead_percent: float | None
+    record_us: Spread
+    submit_us: Spread | None
+    wait_us: Spread | None
+    submit_and_wait_us: Spread
+
+
+@dataclass(frozen=True)
+class KernelTimes:
+    """GPU microseconds of one kernel in a step: all its calls together."""
+
+    name: str
+    schedule: str
+    calls_per_step: int
+    time_us: Spread
+    share_percent: float
+
+
+@dataclass(frozen=True)
+class Measurement:
+    warmup: int
+    runs: int
+    graph: str
+    batch: int
+    floors: list[Floors]
+    schedules: list[ScheduleTimes]
+    kernels: list[KernelTimes]
+
+
+@dataclass
+class _Series:
+    """Nanoseconds of each run, warm-up first."""
+
+    step: list[float] = field(default_factory=list)
+    record: list[float] = field(default_factory=list)
+    submit: list[float] = field(default_factory=list)
+    wait: list[float] = field(default_factory=list)
+    kernels: list[list[float]] = field(default_factory=list)
+    submits: int = 0
+
+
+class _Stepper:
+    """A model on an executor of its own, stepped as a session steps it."""
+
+    def __init__(self, executor: Executor, model: Model, weights: Mapping[str, Array], graph: Graph) -> None:
+        self.executor, self._model, self._graph = executor, model, graph
+        for name, tensor in model.weights.items():
+            executor.write(tensor, weights[name])
+        self._mode = np.full(model.batch, STEP, np.uint32)
+        self._ids = np.zeros(model.batch, np.uint32)
+        # Restart the states, so that what is timed computes on real numbers.
+        executor.write(model.ids, self._ids)
+        executor.write(model.encode_mode, np.full(model.batch, RESTART, np.uint32))
+        executor.step(model.encode.name)
+        executor.write(model.token, self._ids)
+        executor.write(model.decode_mode, self._mode)
+
+    def step(self) -> None:
+        model, executor = self._model, self.executor
+        if self._graph is model.encode:
+            executor.write(model.ids, self._ids)
+            executor.write(model.encode_mode, self._mode)
+            executor.step(self._graph.name)
+        else:
+            executor.step(self._graph.name)
+            executor.read(model.chosen)
+
+
+class _Subject:
+    """One schedule on one backend, ready to be stepped, and its twin with timestamps where the backend has them."""
+
+    def __init__(self, device: Device, model: Model, weights: Mapping[str, Array], schedule: str, graph: Graph) -> None:
+        self.device, self.schedule, self.graph = device, schedule, graph
+        self.series = _Series()
+        self._plain = _Stepper(Executor(device, model.graphs, schedule), model, weights, graph)
+        self._twin: _Stepper | None = None
+        if device.timestamps:
+            timed = Executor(device, model.graphs, schedule, timestamps=True)
+            self._twin = _Stepper(timed, model, weights, graph)
+
+    def sample(self, count: int) -> None:
+        """Time `count` steps in a row, then the kernels of as many."""
+        series = self.series
+        for _ in range(count):
+            begin = perf_counter_ns()
+            self._plain.step()
+            series.step.append(perf_counter_ns() - begin)
+            times = self._plain.executor.host_times
+            series.record.append(times.record)
+            series.submit.append(times.submit)
+            series.wait.append(times.wait)
+            series.submits = times.submits
+        if self._twin is not None:
+            for _ in range(count):
+                self._twin.step()
+                series.kernels.append(self._twin.executor.kernel_ns())
+
+    def times(self, warmup: int) -> ScheduleTimes:
+        series = self.series
+        step = np.array(series.step[warmup:])
+        both = (np.array(series.submit[warmup:]) + np.array(series.wait[warmup:])).tolist()
+        kernel = overhead = percent = None
+        if self.device.timestamps:
+            total = np.array([sum(times) for times in series.kernels[warmup:]])
+            kernel, overhead = spread(total.tolist()), spread((step - total).tolist())
+            percent = 100 * float(np.median((step - total) / step))
+        apart = self.device.separate_wait
+        return ScheduleTimes(
+            name=self.schedule,
+            backend=self.device.backend,
+            dispatches_per_step=len(self.graph.nodes),
+            submits_per_step=series.submits,
+            step_us=spread(step.tolist()),
+            kernel_us=kernel,
+            overhead_us=overhead,
+            overhead_percent=percent,
+            record_us=spread(series.record[warmup:]),
+            submit_us=spread(series.submit[warmup:]) if apart else None,
+            wait_us=spread(series.wait[warmup:]) if apart else None,
+            submit_and_wait_us=spread(both),
+        )
+
+    def kernels(self, warmup: int) -> list[KernelTimes]:
+        if not self.device.timestamps:
+            return []
+        names = [node.kernel.name for node in self.graph.nodes]
+        table = np.array(self.series.kernels[warmup:])
+        total = float(np.median(table.sum(axis=1)))
+        found = []
+        for name in dict.fromkeys(names):
+            own = table[:, [at for at, other in enumerate(names) if other == name]].sum(axis=1)
+            share = 100 * float(np.median(own)) / total if total else 0.0
+            found.append(KernelTimes(name, self.schedule, names.count(name), spread(own.tolist()), share))
+        return found
+
+    def close(self) -> None:
+        self._plain.executor.close()
+        if self._twin is not None:
+            self._twin.executor.close()
+
+
+def measure(
+    devices: Sequence[Device],
+    model: Model,
+    weights: Mapping[str, Array],
+    schedules: Sequence[str],
+    *,
+    graph: str,
+    warmup: int,
+    runs: int,
+    advance: Callable[[int], None] = lambda count: None,
+) -> Measurement:
+    """Measure every schedule on every device. `advance` is told of finished runs."""
+    chosen = {g.name: g for g in model.graphs}[graph]
+    probes = [FloorProbe(device) for device in devices]
+    subjects = [_Subject(device, model, weights, schedule, chosen) for device in devices for schedule in schedules]
+    try:
+        for at in range(0, warmup + runs, BLOCK):
+            count = min(BLOCK, warmup + runs - at)
+            for probe in probes:
+                probe.sample(count)
+            for subject in subjects:
+                subject.sample(count)
+            advance(count)
+        return Measurement(
+            warmup=warmup,
+            runs=runs,
+            graph=graph,
+            batch=model.batch,
+            floors=[probe.floors(warmup) for probe in probes],
+            schedules=[subject.times(warmup) for subject in subjects],
+            kernels=[times for subject in subjects for times in subject.kernels(warmup)],
+        )
+    finally:
+        for subject in subjects:
+            subject.close()
+        for probe in probes:
+            probe.close()

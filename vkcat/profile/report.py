@@ -1,0 +1,84 @@
+"""A measurement as tables and as JSON."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+from rich import box
+from rich.table import Table
+
+from vkcat.device.interface import Device
+from vkcat.device.layers import active_layers
+from vkcat.profile.measure import Measurement
+from vkcat.profile.spread import Spread
+
+NOTE = (
+    "us: median (5th to 95th percentile); noisy: spread over 20% of the median. step: write inputs, record, submit,"
+    " wait, read outputs. kernel: GPU timestamps around each dispatch, taken in a twin of the step right after it, as"
+    " they cost time themselves. overhead: step minus kernels."
+)
+
+
+def heading(measurement: Measurement, devices: Sequence[Device]) -> list[str]:
+    info = devices[0].info
+    layers = ", ".join(active_layers()) or "none active"
+    return [
+        f"device: {info.name} ({info.kind}), driver: {info.driver}, layers: {layers}",
+        f"step: {measurement.graph}, batch {measurement.batch}; {measurement.warmup} warm-up steps,"
+        f" {measurement.runs} measured, in blocks that take turns",
+    ]
+
+
+def _table(*columns: str, title: str) -> Table:
+    return Table(*columns, title=title, title_justify="left", box=box.SIMPLE_HEAD)
+
+
+def _cell(spread: Spread | None) -> str:
+    return "-" if spread is None else str(spread)
+
+
+def tables(measurement: Measurement) -> list[Table]:
+    floors = _table("backend", "empty submit", "empty dispatch", "barrier", title="floors, us")
+    for floor in measurement.floors:
+        floors.add_row(
+            floor.backend, _cell(floor.empty_submit_us), _cell(floor.empty_dispatch_us), _cell(floor.barrier_us)
+        )
+    steps = _table(
+        "schedule",
+        "backend",
+        "dispatches",
+        "submits",
+        "step",
+        "kernel",
+        "overhead",
+        "%",
+        title="step, us",
+    )
+    host = _table("schedule", "backend", "record", "submit", "wait", title="host time of a step, us")
+    for times in measurement.schedules:
+        steps.add_row(
+            times.name,
+            times.backend,
+            str(times.dispatches_per_step),
+            str(times.submits_per_step),
+            _cell(times.step_us),
+            _cell(times.kernel_us),
+            _cell(times.overhead_us),
+            "-" if times.overhead_percent is None else f"{times.overhead_percent:.1f}",
+        )
+        submit = _cell(times.submit_us) if times.submit_us else f"{times.submit_and_wait_us} with wait"
+        host.add_row(times.name, times.backend, _cell(times.record_us), submit, _cell(times.wait_us))
+    kernels = _table("kernel", "schedule", "calls", "time", "% of kernels", title="kernels, us a step")
+    for kernel in measurement.kernels:
+        kernels.add_row(
+            kernel.name, kernel.schedule, str(kernel.calls_per_step), str(kernel.time_us), f"{kernel.share_percent:.1f}"
+        )
+    return [floors, steps, host, kernels]
+
+
+def as_json(measurement: Measurement, devices: Sequence[Device]) -> dict[str, Any]:
+    """Keys `device`, `floors`, `schedules`, `kernels`, and how it was measured; times in microseconds."""
+    device = dataclasses.asdict(devices[0].info) | {"layers": active_layers()}
+    return {"device": device} | dataclasses.asdict(measurement)

@@ -1,0 +1,32 @@
+"""Median and spread of a series."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+NOISY = 0.2
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Median, 5th and 95th percentile, in microseconds."""
+
+    median: float
+    p5: float
+    p95: float
+
+    @property
+    def noisy(self) -> bool:
+        """Whether 90% of the values are spread over more than 20% of the median."""
+        return self.p95 - self.p5 > NOISY * abs(self.median)
+
+    def __str__(self) -> str:
+        return f"{self.median:.1f} ({self.p5:.1f} to {self.p95:.1f}){' noisy' if self.noisy else ''}"
+
+
+def spread(nanoseconds: Sequence[float]) -> Spread:
+    p5, median, p95 = np.percentile(np.asarray(nanoseconds, np.float64) / 1e3, [5, 50, 95])
+    return Spread(float(median), float(p5), float(p95))

@@ -1,0 +1,56 @@
+"""Run graphs in NumPy, each kernel by its reference, in float64."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vkcat.graph import Graph, Node, Tensor
+
+Array = NDArray[Any]
+
+
+def widened(values: Array) -> Array:
+    """float32 as float64; indices as they are."""
+    return values.astype(np.float64) if values.dtype == np.float32 else values
+
+
+def run_node(node: Node, values: Mapping[Tensor, Array]) -> dict[Tensor, Array]:
+    """Outputs of one node by its kernel's reference."""
+    inputs = {
+        binding: widened(values[tensor])
+        for binding, tensor in node.tensors.items()
+        if binding not in node.kernel.outputs
+    }
+    return {node.tensors[binding]: array for binding, array in node.kernel.reference(inputs).items()}
+
+
+class ReferenceExecutor:
+    """The surface of `Executor`, computed in float64 by the references."""
+
+    def __init__(self, graphs: Sequence[Graph]) -> None:
+        self._graphs = {graph.name: graph for graph in graphs}
+        self.values: dict[Tensor, Array] = {
+            state: np.zeros(state.shape, np.float64 if state.dtype == "float32" else np.uint32)
+            for graph in graphs
+            for state in graph.carries
+        }
+
+    def write(self, tensor: Tensor, values: Array) -> None:
+        self.values[tensor] = widened(values)
+
+    def step(self, graph: str) -> None:
+        """Run the graph's nodes in order, then carry its states."""
+        for node in self._graphs[graph].nodes:
+            self.values.update(run_node(node, self.values))
+        carries = self._graphs[graph].carries
+        self.values.update({state: self.values[new] for state, new in carries.items()})
+
+    def read(self, tensor: Tensor) -> Array:
+        return self.values[tensor]
+
+    def close(self) -> None:
+        self.values.clear()

@@ -1,0 +1,66 @@
+"""Shaders by name: the SPIR-V that ships with the package, or a user's own GLSL or SPIR-V file."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+from vkcat import glsl
+from vkcat.errors import ShaderError
+from vkcat.spirv import Interface, reflect
+
+_PACKAGE = Path(__file__).parent
+_COMPILED = _PACKAGE / "spirv"
+# In a checkout the sources lie beside the package; a wheel carries them inside it.
+_CHECKOUT = _PACKAGE.parent / "shaders"
+SOURCES = _CHECKOUT if _CHECKOUT.is_dir() and (_PACKAGE.parent / "pyproject.toml").is_file() else _PACKAGE / "shaders"
+
+
+@dataclass(frozen=True)
+class Shader:
+    """A compute shader ready for a device: its name, SPIR-V and reflected interface."""
+
+    name: str
+    code: bytes
+    interface: Interface
+
+
+def _stale(name: str, source: Path) -> bool:
+    """Whether a checkout's source is newer than its compiled form (never true for an installed wheel)."""
+    index = _COMPILED / "index.json"
+    if not index.is_file() or not (_COMPILED / f"{name}.spv").is_file():
+        return True
+    recorded = json.loads(index.read_text(encoding="utf-8")).get(name)
+    return source.is_file() and recorded != glsl.source_hash(source, SOURCES / "include")
+
+
+@lru_cache(maxsize=None)
+def load(name: str) -> Shader:
+    """The shader `shaders/<name>.comp`, compiled at build time; in a checkout recompiled when its source changed."""
+    source = SOURCES / f"{name}.comp"
+    if not _stale(name, source):
+        code = (_COMPILED / f"{name}.spv").read_bytes()
+    elif source.is_file():
+        code = _compile(source)
+    else:
+        raise ShaderError(
+            f"{name}: expected a shader of this name in {SOURCES.name}/, got none; see `vkcat validate -h`"
+        )
+    return Shader(name, code, reflect(code, name))
+
+
+def load_file(name: str, path: Path) -> Shader:
+    """A user's shader for the kernel `name`: `.spv` is taken as it is, anything else is compiled as GLSL."""
+    if not path.is_file():
+        raise ShaderError(f"{name}: expected a shader file, got {path}, which does not exist")
+    code = path.read_bytes() if path.suffix == ".spv" else _compile(path)
+    return Shader(name, code, reflect(code, str(path)))
+
+
+def _compile(path: Path) -> bytes:
+    try:
+        return glsl.compile_file(path, SOURCES / "include")
+    except (glsl.CompileError, OSError) as error:
+        raise ShaderError(str(error)) from error

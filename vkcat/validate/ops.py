@@ -1,0 +1,72 @@
+"""An op's cases on a device: poisoned memory, guard words, and the reference."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vkcat.device.interface import Device
+from vkcat.executor import Executor, device_packing
+from vkcat.graph import Graph, Role, Tensor
+from vkcat.kernel import Case, Kernel
+from vkcat.reference import run_node, widened
+from vkcat.shader import Shader
+from vkcat.validate.result import Result, compare
+
+Array = NDArray[Any]
+
+POISON = 0x7FC0DEAD
+"""A quiet NaN that no shader computes; as an index it is far outside every table."""
+
+GUARD_BYTES = 256
+
+
+def validate_op(device: Device, kernel: Kernel, shader: Shader | None = None) -> Iterator[Result]:
+    """Run every case of `kernel`, with the user's `shader` in place of ours when given."""
+    for case in kernel.cases:
+        yield from validate_case(device, kernel, case, shader)
+
+
+def validate_case(device: Device, kernel: Kernel, case: Case, shader: Shader | None = None) -> list[Result]:
+    """One case: every word of memory is NaN before it, and nothing but the outputs' elements may change."""
+    arrays = kernel.inputs(np.random.default_rng(case.seed), case)
+    graph = Graph("case")
+    tensors = {name: Tensor(name, array.shape, str(array.dtype), Role.INPUT) for name, array in arrays.items()}
+    outputs = dict(zip(kernel.outputs, graph.add(kernel.name, kernel.name, **tensors), strict=True))
+    for tensor in outputs.values():
+        graph.output(tensor)
+    packing = replace(device_packing(device), reuse=False, guard=GUARD_BYTES)
+    executor = Executor(
+        device, [graph], "batched", packing=packing, shaders={kernel.name: shader} if shader is not None else None
+    )
+    try:
+        executor.fill(POISON)
+        for name, tensor in tensors.items():
+            executor.write(tensor, arrays[name])
+        before = executor.words()
+        executor.step("case")
+        after = executor.words()
+        got = {name: executor.read(tensor) for name, tensor in outputs.items()}
+        unwritten = {
+            name: int((executor.element_words(tensor, after) == POISON).sum()) for name, tensor in outputs.items()
+        }
+        for tensor in outputs.values():
+            executor.element_words(tensor, after)[...] = executor.element_words(tensor, before)
+        stray = sum(int((old != new).sum()) for old, new in zip(before, after, strict=True))
+    finally:
+        executor.close()
+    reference = run_node(graph.nodes[0], {tensors[name]: array for name, array in arrays.items()})
+    bounds = kernel.bound({name: widened(array) for name, array in arrays.items()})
+    results = []
+    for name, tensor in outputs.items():
+        result = compare(kernel.name, case.name, name, got[name], reference[tensor], bounds[name], kernel.why)
+        if unwritten[name]:
+            result = replace(result, problem=f"{unwritten[name]} elements not written (or read from poisoned memory)")
+        elif stray:
+            result = replace(result, problem=f"{stray} words written outside the outputs")
+        results.append(result)
+    return results

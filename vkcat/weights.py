@@ -1,0 +1,89 @@
+"""`model.safetensors`: read against what the model expects, written whole or not at all."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save_file
+
+from vkcat import config as configuration
+from vkcat.config import ModelConfig
+from vkcat.errors import ModelError, mismatch
+from vkcat.graph import Tensor
+
+FILE = "model.safetensors"
+
+Array = NDArray[Any]
+
+
+def load_weights(folder: Path, expected: Mapping[str, Tensor]) -> dict[str, Array]:
+    """Arrays by name, each of the expected shape and dtype and finite. Raises `ModelError`."""
+    path = folder / FILE
+    if not path.is_file():
+        raise ModelError(mismatch(str(path), "a model's weights", "no such file", "see `vkcat import -h`"))
+    try:
+        with safe_open(path, framework="numpy") as file:
+            _check_names(path, expected, set(file.keys()))
+            return {name: _checked(path, tensor, file) for name, tensor in expected.items()}
+    except (SafetensorError, OSError) as error:
+        raise ModelError(mismatch(str(path), "a whole safetensors file", f"{type(error).__name__}: {error}")) from error
+
+
+def _check_names(path: Path, expected: Mapping[str, Tensor], found: set[str]) -> None:
+    missing = sorted(expected.keys() - found)
+    unknown = sorted(found - expected.keys())
+    if missing or unknown:
+        got = [f"no {_listed(missing)}"] if missing else []
+        got += [f"unknown {_listed(unknown)}"] if unknown else []
+        raise ModelError(
+            mismatch(str(path), f"the {len(expected)} tensors that {configuration.FILE} asks for", ", ".join(got))
+        )
+
+
+def _listed(names: list[str]) -> str:
+    return ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
+
+
+def _checked(path: Path, tensor: Tensor, file: Any) -> Array:
+    part = file.get_slice(tensor.name)
+    shape, dtype = tuple(part.get_shape()), part.get_dtype()
+    if shape != tensor.shape:
+        remedy = f"see the sizes in {configuration.FILE}"
+        raise ModelError(mismatch(f"{path}: {tensor.name}", tensor.shape, shape, remedy))
+    if dtype != "F32":
+        raise ModelError(mismatch(f"{path}: {tensor.name}", "dtype F32", dtype))
+    array: Array = np.ascontiguousarray(file.get_tensor(tensor.name))
+    bad = np.flatnonzero(~np.isfinite(array))
+    if bad.size:
+        at = [int(i) for i in np.unravel_index(bad[0], array.shape)]
+        raise ModelError(mismatch(f"{path}: {tensor.name}", "finite values", f"{array.flat[bad[0]]} at {at}"))
+    return array
+
+
+def save_model(folder: Path, config: ModelConfig, weights: Mapping[str, Array]) -> None:
+    """Write a model folder; `folder` appears whole or stays as it was. Raises `ModelError`."""
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        names = {configuration.FILE, FILE}
+        if not folder.is_dir() or {entry.name for entry in folder.iterdir()} != names:
+            raise ModelError(mismatch(str(folder), "a new or empty folder, or a model's", "something else"))
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}-") as name:
+            temporary = Path(name)
+            text = json.dumps(configuration.to_json(config), indent=1, ensure_ascii=False)
+            (temporary / configuration.FILE).write_text(text + "\n", encoding="utf-8")
+            save_file({key: np.ascontiguousarray(array) for key, array in weights.items()}, temporary / FILE)
+            folder.mkdir(exist_ok=True)
+            # The weights first: a folder without a configuration is not yet a model.
+            for file in (FILE, configuration.FILE):
+                os.replace(temporary / file, folder / file)
+    except OSError as error:
+        raise ModelError(mismatch(str(folder), "a folder that can be written", error.strerror)) from error
