@@ -70,7 +70,7 @@ class Executor:
         self.plan: Plan = schedule(graphs, packing or device_packing(device))
         self.host_times = HostTimes()
         self._parity = 0
-        self._written: set[Tensor] = set()
+        self._written: dict[Tensor, int] = {}
         self._views: tuple[dict[Tensor, Array], dict[Tensor, Array]] = ({}, {})
         self._buffers = [device.buffer(spec.nbytes, spec.memory) for spec in self.plan.buffers]
         self._commands = {
@@ -130,7 +130,7 @@ class Executor:
         view = self._view(tensor, self._parity, Memory.UPLOAD)
         if view is not None and view.shape == values.shape and view.dtype == values.dtype:
             view[...] = values
-            self._written.add(tensor)
+            self._written[tensor] = self._parity
             return
         if values.shape != tensor.shape or values.dtype != tensor.dtype:
             expected, got = f"{tensor.dtype} {tensor.shape}", f"{values.dtype} {values.shape}"
@@ -156,6 +156,11 @@ class Executor:
         for buffer in self._buffers:
             buffer.write(np.full(buffer.nbytes // 4, word, np.uint32))
 
+    def fill_tensor(self, tensor: Tensor, word: int) -> None:
+        """Set every word that a tensor's descriptor covers in the next step, guard and padding included."""
+        region = self.plan.regions[tensor][self._parity]
+        self._buffers[region.buffer].write(np.full(region.size // 4, word, np.uint32), region.offset)
+
     def words(self) -> list[NDArray[np.uint32]]:
         """All words of each buffer."""
         return [buffer.read(buffer.nbytes) for buffer in self._buffers]
@@ -171,13 +176,13 @@ class Executor:
         self._run(graph, self._parity)
         self._parity ^= 1
         if self._written:
-            self._keep_inputs()
+            self.settle_inputs()
 
-    def _keep_inputs(self) -> None:
-        """Give the inputs' other slot what was written for the step before."""
-        for tensor in self._written:
-            source = self._view(tensor, 1 - self._parity, Memory.UPLOAD)
-            target = self._view(tensor, self._parity, Memory.UPLOAD)
+    def settle_inputs(self) -> None:
+        """Give the inputs' other slot what was written to one; no step may be running."""
+        for tensor, parity in self._written.items():
+            source = self._view(tensor, parity, Memory.UPLOAD)
+            target = self._view(tensor, 1 - parity, Memory.UPLOAD)
             assert source is not None
             assert target is not None
             target[...] = source

@@ -78,16 +78,23 @@ class KomputeBuffer:
 
 
 class KomputeRecording:
-    """A kp sequence. `submit` runs it to its end: kp has no asynchronous way to run a recorded sequence again."""
+    """A kp sequence. `submit` runs it to its end: kp has no asynchronous way to run a recorded sequence again.
+
+    Recording again takes a new sequence: kp's command pools do not allow a command buffer to be reset.
+    """
 
     def __init__(self, device: KomputeDevice) -> None:
         self._device = device
         self._sequence = device.manager.sequence()
+        self._recorded = False
         device.own_sequence(self)
 
     def record(self, commands: Sequence[Command]) -> None:
         kp = _kp()
-        self._sequence.clear()
+        if self._recorded:
+            self._sequence.destroy()
+            self._sequence = self._device.manager.sequence()
+        self._recorded = True
         unsynced: dict[int, Any] = {}
         for command in commands:
             if isinstance(command, Dispatch):
@@ -133,7 +140,6 @@ class KomputeDevice:
         self._sequences: dict[int, KomputeRecording] = {}
         self._algorithms: list[Any] = []
         self.manager = kp.Manager(info.index, [info.compute_queue_family], [])
-        self._copies = self.manager.sequence()
         self._check_round_trip()
 
     def _check_round_trip(self) -> None:
@@ -155,10 +161,16 @@ class KomputeDevice:
             )
 
     def copy_to_device(self, buffer: KomputeBuffer) -> None:
-        self._copies.eval(_kp().OpTensorSyncDevice([buffer.tensor]))
+        self._copy(_kp().OpTensorSyncDevice([buffer.tensor]))
 
     def copy_to_host(self, buffer: KomputeBuffer) -> None:
-        self._copies.eval(_kp().OpTensorSyncLocal([buffer.tensor]))
+        self._copy(_kp().OpTensorSyncLocal([buffer.tensor]))
+
+    def _copy(self, operation: Any) -> None:
+        sequence = self.manager.sequence()
+        sequence.record(operation)
+        sequence.eval()
+        sequence.destroy()
 
     def own_tensor(self, buffer: KomputeBuffer) -> None:
         self._tensors[id(buffer)] = buffer
@@ -207,7 +219,6 @@ class KomputeDevice:
         self._closed = True
         for recording in list(self._sequences.values()):
             recording.close()
-        self._copies.destroy()
         for algorithm in self._algorithms:
             algorithm.destroy()
         self._algorithms.clear()

@@ -22,6 +22,9 @@ Array = NDArray[Any]
 POISON = 0x7FC0DEAD
 """A quiet NaN that no shader computes; as an index it is far outside every table."""
 
+UNWRITTEN = 0x7FC0BEEF
+"""Another NaN, for the outputs: poison copied from an input is then seen as a write."""
+
 GUARD_BYTES = 256
 
 
@@ -45,14 +48,18 @@ def validate_case(device: Device, kernel: Kernel, case: Case, shader: Shader | N
     )
     try:
         executor.fill(POISON)
+        for tensor in outputs.values():
+            executor.fill_tensor(tensor, UNWRITTEN)
         for name, tensor in tensors.items():
             executor.write(tensor, arrays[name])
+        executor.settle_inputs()
         before = executor.words()
         executor.step("case")
         after = executor.words()
         got = {name: executor.read(tensor) for name, tensor in outputs.items()}
         unwritten = {
-            name: int((executor.element_words(tensor, after) == POISON).sum()) for name, tensor in outputs.items()
+            name: int(np.isin(executor.element_words(tensor, after), (POISON, UNWRITTEN)).sum())
+            for name, tensor in outputs.items()
         }
         for tensor in outputs.values():
             executor.element_words(tensor, after)[...] = executor.element_words(tensor, before)

@@ -1,0 +1,131 @@
+"""Two software drivers with different limits, both backends, and the validation layer over all of it.
+
+The loader reads its environment when an instance is made, so it is set here, before any test. Validation messages go
+to a file; `test_zz_validation.py`, collected last, reads it.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import tempfile
+from collections.abc import Iterator
+from importlib.machinery import SourceFileLoader
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from vkcat.device.backends import open_device
+from vkcat.device.interface import Device
+from vkcat.importers import g2p_en
+from vkcat.weights import save_model
+
+ROOT = Path(__file__).parent.parent
+SWIFTSHADER = ROOT / ".cache" / "swiftshader" / "vk_swiftshader_icd.json"
+LAVAPIPE = sorted(Path("/usr/share/vulkan/icd.d").glob("lvp_icd*.json"))
+LAYER = Path("/usr/share/vulkan/explicit_layer.d/VkLayer_khronos_validation.json")
+LOG = Path(tempfile.gettempdir()) / f"vkcat-validation-{os.getpid()}.log"
+IN_CI = os.environ.get("CI") == "true"
+
+DRIVERS = {"lavapipe": "llvmpipe", "swiftshader": "SwiftShader"}
+HAS_KOMPUTE = importlib.util.find_spec("kp") is not None
+
+
+def _use_both_drivers() -> None:
+    files = [str(path) for path in (*LAVAPIPE, SWIFTSHADER) if path.is_file()]
+    os.environ["VK_DRIVER_FILES"] = os.environ["VK_ICD_FILENAMES"] = os.pathsep.join(files)
+    os.environ.pop("VK_LOADER_DRIVERS_SELECT", None)
+
+
+def _use_validation() -> None:
+    """Core and synchronisation validation of every Vulkan call in this process, of either backend."""
+    if not LAYER.is_file():
+        return
+    LOG.unlink(missing_ok=True)
+    settings = LOG.with_suffix(".txt")
+    settings.write_text(
+        "khronos_validation.enables = VK_VALIDATION_FEATURE_ENABLE_SYNCHRONIZATION_VALIDATION_EXT\n"
+        "khronos_validation.debug_action = VK_DBG_LAYER_ACTION_LOG_MSG\n"
+        "khronos_validation.report_flags = error,warn\n"
+        f"khronos_validation.log_filename = {LOG}\n"
+    )
+    os.environ["VK_LAYER_SETTINGS_PATH"] = str(settings)
+    os.environ["VK_INSTANCE_LAYERS"] = "VK_LAYER_KHRONOS_validation"
+
+
+_use_both_drivers()
+_use_validation()
+
+
+def plain_environment(**changes: str) -> dict[str, str]:
+    """The environment of a user's process: one driver as installed, no layers."""
+    gone = ("VK_DRIVER_FILES", "VK_ICD_FILENAMES", "VK_INSTANCE_LAYERS", "VK_LAYER_SETTINGS_PATH")
+    return {key: value for key, value in os.environ.items() if key not in gone} | changes
+
+
+def load_tool(name: str) -> ModuleType:
+    """A Python script of tools/, as a module."""
+    loader = SourceFileLoader(name, str(ROOT / "tools" / name))
+    spec = importlib.util.spec_from_loader(name, loader)
+    assert spec is not None
+    module = importlib.util.module_from_spec(spec)
+    loader.exec_module(module)
+    return module
+
+
+def _open(backend: str, driver: str) -> Device:
+    if backend == "kompute" and not HAS_KOMPUTE:
+        pytest.skip("kp is not installed")
+    if driver == "swiftshader" and not SWIFTSHADER.is_file():
+        assert not IN_CI, "SwiftShader is missing; tools/setup --tests unpacks it"
+        pytest.skip("SwiftShader is not unpacked; tools/setup --tests does it")
+    return open_device(backend, DRIVERS[driver])
+
+
+@pytest.fixture(scope="session", params=[f"{d}-{b}" for d in DRIVERS for b in ("vulkan", "kompute")])
+def device(request: pytest.FixtureRequest) -> Iterator[Device]:
+    """Every driver by every backend."""
+    driver, backend = request.param.split("-")
+    opened = _open(backend, driver)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture(scope="session", params=list(DRIVERS))
+def vulkan_device(request: pytest.FixtureRequest) -> Iterator[Device]:
+    """Every driver by the default backend."""
+    opened = _open("vulkan", request.param)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture(scope="session", params=list(DRIVERS))
+def both_backends(request: pytest.FixtureRequest) -> Iterator[list[Device]]:
+    """One driver by all backends that are installed."""
+    opened = [_open("vulkan", request.param)]
+    if HAS_KOMPUTE:
+        opened.append(_open("kompute", request.param))
+    yield opened
+    for one in opened:
+        one.close()
+
+
+@pytest.fixture(scope="session")
+def lavapipe() -> Iterator[Device]:
+    opened = _open("vulkan", "lavapipe")
+    yield opened
+    opened.close()
+
+
+@pytest.fixture(scope="session")
+def g2p(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The imported g2p-en model."""
+    folder = tmp_path_factory.mktemp("models") / "g2p-en"
+    save_model(folder, *g2p_en.read_checkpoint(g2p_en.find_checkpoint()))
+    return folder
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What reads the validation log goes last."""
+    items.sort(key=lambda item: item.path.name == "test_zz_validation.py")

@@ -1,0 +1,64 @@
+"""Each op's cases catch a wrong shader: at least two faults an op, made in the shader's own text."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from vkcat.device.interface import Device
+from vkcat.ops import OPS
+from vkcat.shader import SOURCES, load_file
+from vkcat.validate.ops import validate_op
+
+MUTANTS = [
+    ("embedding", "off_by_one_row", "min(ids[b], V - 1u)", "min(ids[b] + 1u, V - 1u)"),
+    ("embedding", "missing_tail", "if (d >= D || b >= B) return;", "if (d >= (D & ~3u) || b >= B) return;"),
+    ("embedding", "dense_rows", "y[b * pitch(D) + d]", "y[b * D + d]"),
+    ("embedding", "writes_into_the_padding", "if (d >= D ||", "if (d >= pitch(D) ||"),
+    ("linear", "dropped_bias", "sum4(sum[t]) + bias[n]", "sum4(sum[t])"),
+    ("linear", "missing_tail", "if (tail > 0u) {", "if (false) {"),
+    ("linear", "padding_read", "head(w[n * row + whole], tail)", "w[n * row + whole]"),
+    ("linear", "last_stream_not_written", "if (first + t < B) y", "if (first + t + 1u < B) y"),
+    ("gru_cell", "swapped_gates", "(1.0 - z) * n + z * before", "z * n + (1.0 - z) * before"),
+    ("gru_cell", "dropped_bias", "float hn = sum4(sum_hn[t]) + b_hh[2u * H + j];", "float hn = sum4(sum_hn[t]);"),
+    ("gru_cell", "reset_before", "+ r * hn)", "+ hn)"),
+    ("gru_cell", "hold_ignored", "mode[stream[t]] == HOLD ? before : after", "after"),
+    ("gru_cell", "restart_ignored", "fresh[t] = mode[stream[t]] == RESTART;", "fresh[t] = false;"),
+    ("gru_cell", "missing_state_tail", "vec4 v = head(state(t, whole), tail);", "vec4 v = vec4(0.0);"),
+    ("gru_gates", "swapped_gates", "rh[b * pitch(H) + j] = r * before", "rh[b * pitch(H) + j] = (1.0 - r) * before"),
+    ("gru_gates", "dropped_bias", "sum4(sum_r) + b_ih[j] + b_hh[j]", "sum4(sum_r) + b_ih[j]"),
+    ("gru_gates", "restart_ignored", "bool fresh = mode[b] == RESTART;", "bool fresh = false;"),
+    ("gru_candidate", "dropped_bias", "b_ih[n_row] + b_hh[n_row]", "b_ih[n_row]"),
+    ("gru_candidate", "missing_tail", "if (tail > 0u) sum += head(w_hh", "if (false) sum += head(w_hh"),
+    ("gru_candidate", "hold_ignored", "mode[b] == HOLD ? before : after", "after"),
+    ("argmax", "tie_to_the_highest", "at < than_at", "at > than_at"),
+    ("argmax", "missing_tail", "v < V; v +=", "v < (V & ~3u); v +="),
+    ("argmax", "nan_wins", "value > than ||", "!(value <= than) ||"),
+]
+
+
+def test_every_op_has_two_mutants() -> None:
+    counts = Counter(op for op, *_ in MUTANTS)
+    assert counts.keys() == OPS.keys()
+    assert min(counts.values()) >= 2
+
+
+@pytest.mark.parametrize(
+    ("op", "old", "new"), [pytest.param(op, old, new, id=f"{op}-{name}") for op, name, old, new in MUTANTS]
+)
+def test_mutant_is_caught(vulkan_device: Device, tmp_path: Path, op: str, old: str, new: str) -> None:
+    text = (SOURCES / f"{op}.comp").read_text()
+    assert text.count(old) >= 1, "the mutant's place is gone: rewrite it"
+    file = tmp_path / f"{op}.comp"
+    file.write_text(text.replace(old, new))
+    results = list(validate_op(vulkan_device, OPS[op], load_file(op, file)))
+    assert any(not result.passed for result in results)
+
+
+@pytest.mark.parametrize("op", OPS)
+def test_unchanged_copy_passes(lavapipe: Device, op: str) -> None:
+    copy = load_file(op, SOURCES / f"{op}.comp")
+    problems = [result.problem for result in validate_op(lavapipe, OPS[op], copy)]
+    assert not any(problems), problems
