@@ -95,18 +95,22 @@ class KomputeRecording:
             self._sequence.destroy()
             self._sequence = self._device.manager.sequence()
         self._recorded = True
-        unsynced: dict[int, Any] = {}
+        written: set[int] = set()
+        synced: set[int] = set()
         for command in commands:
             if isinstance(command, Dispatch):
                 self._sequence.record(kp.OpAlgoDispatch(command.prepared))
-                unsynced.update({id(part.buffer): part.buffer for part in command.writes})
+                written |= {id(part.buffer) for part in command.writes}
                 continue
-            # A barrier covers what this sequence wrote; what earlier ones wrote was waited for.
-            wanted = {id(part.buffer) for part in command.slices}
-            tensors = [unsynced.pop(key).tensor for key in list(unsynced) if key in wanted]
+            buffers: dict[int, Any] = {id(part.buffer): part.buffer for part in command.slices}
+            # A barrier covers what this sequence wrote: earlier ones were waited for. What the host reads must be in
+            # its staging copy, whichever sequence wrote it.
+            wanted = buffers.keys() & written if isinstance(command, Barrier) else buffers.keys()
+            tensors = [buffer.tensor for key, buffer in buffers.items() if key in wanted - synced]
             if tensors:
                 self._sequence.record(kp.OpTensorSyncLocal(tensors))
-            elif isinstance(command, Barrier) and unsynced:
+                synced |= wanted
+            elif isinstance(command, Barrier) and written - synced:
                 raise DeviceError("kompute: a write-after-read barrier has no form here; plan without reuse")
 
     def submit(self) -> None:

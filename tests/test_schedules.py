@@ -1,0 +1,156 @@
+"""Schedules and backends give the same bits; replay makes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import vkcat
+from vkcat.device.interface import Device
+from vkcat.device.vulkan.api import api
+from vkcat.executor import SCHEDULES, Executor, Steps
+from vkcat.graph import Graph
+from vkcat.load import load_model
+from vkcat.session import Session
+
+WORDS = ["vulkan", "a", "queue", "semaphores"]
+
+
+class _Recorded:
+    """An executor that keeps every output it gave."""
+
+    def __init__(self, executor: Executor, seen: list[np.ndarray[Any, Any]]) -> None:
+        self._executor, self._seen = executor, seen
+        self.write, self.step, self.close = executor.write, executor.step, executor.close
+
+    def read(self, tensor: Any) -> Any:
+        values = self._executor.read(tensor)
+        self._seen.append(values)
+        logits = next(t for t in self._executor.plan.regions if t.name == "decoder.output.y")
+        self._seen.append(self._executor.read(logits))
+        return values
+
+
+def _trace(device: Device, folder: Path, schedule: str) -> list[np.ndarray[Any, Any]]:
+    model, weights = load_model(folder, len(WORDS))
+    seen: list[np.ndarray[Any, Any]] = []
+
+    def runner(graphs: Sequence[Graph]) -> Steps:
+        return _Recorded(Executor(device, graphs, schedule), seen)
+
+    session = Session(model, weights, runner)
+    session.transduce(WORDS)
+    session.close()
+    return seen
+
+
+def test_logits_are_bit_identical_in_every_schedule_and_backend(both_backends: list[Device], g2p: Path) -> None:
+    traces = [_trace(device, g2p, schedule) for device in both_backends for schedule in SCHEDULES]
+    assert len(traces[0]) > 10
+    for trace in traces[1:]:
+        assert [a.tobytes() for a in trace] == [a.tobytes() for a in traces[0]]
+
+
+@pytest.mark.parametrize("reset", ["after", "before"])
+def test_gru_is_bit_identical_in_every_schedule_and_backend(both_backends: list[Device], reset: str) -> None:
+    rng = np.random.default_rng(5)
+    x = rng.standard_normal((7, 3, 63))
+    sizes = [(63, 100), (100, 100)]
+    w_ih = [rng.uniform(-0.2, 0.2, (300, i)) for i, _ in sizes]
+    w_hh = [rng.uniform(-0.2, 0.2, (300, h)) for _, h in sizes]
+    outs = [
+        vkcat.gru(x, w_ih, w_hh, reset=reset, device=device, schedule=schedule)
+        for device in both_backends
+        for schedule in SCHEDULES
+    ]
+    for out in outs[1:]:
+        assert out.y.tobytes() == outs[0].y.tobytes()
+        assert out.h.tobytes() == outs[0].h.tobytes()
+
+
+def _spy(monkeypatch: pytest.MonkeyPatch, calls: list[str]) -> None:
+    """Note every call that allocates, creates, records or binds, in both forms that the package has."""
+    vk = api()
+    prefixes = ("vkAllocate", "vkCreate", "vkCmd", "vkBegin", "vkEnd", "vkUpdate", "vkMap", "vkFree", "vkDestroy")
+    for name in dir(vk):
+        if name.startswith(prefixes) and callable(getattr(vk, name)):
+            monkeypatch.setattr(vk, name, lambda *args, _name=name: calls.append(_name))
+
+
+def test_replay_allocates_records_and_binds_nothing(
+    vulkan_device: Device, g2p: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, weights = load_model(g2p)
+    executor = Executor(vulkan_device, model.graphs, "replay")
+    for name, tensor in model.weights.items():
+        executor.write(tensor, weights[name])
+    ones = np.ones(1, np.uint32)
+    executor.write(model.token, ones)
+    executor.write(model.ids, ones)
+    calls: list[str] = []
+    with monkeypatch.context() as patch:
+        _spy(patch, calls)
+        for graph, mode in ((model.encode, model.encode_mode), (model.decode, model.decode_mode)):
+            for _ in range(5):
+                executor.write(mode, ones)
+                executor.step(graph.name)
+                executor.read(model.chosen)
+    assert calls == []
+    executor.close()
+
+
+def test_the_spy_sees_what_batched_does(lavapipe: Device, g2p: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The test above can fail: a schedule that records each step is seen."""
+    model, _ = load_model(g2p)
+    executor = Executor(lavapipe, model.graphs, "batched")
+    recording = lavapipe.recording()
+    calls: list[str] = []
+    with monkeypatch.context() as patch:
+        _spy(patch, calls)
+        recording.record(executor.commands["decode"][0])
+    recording.close()
+    assert "vkBeginCommandBuffer" in calls
+    assert "vkCmdDispatch" in calls
+    executor.close()
+
+
+def test_kompute_replay_makes_no_sequence(both_backends: list[Device], g2p: Path) -> None:
+    if len(both_backends) == 1:
+        pytest.skip("kp is not installed")
+    device: Any = both_backends[1]
+    model, weights = load_model(g2p)
+    executor = Executor(device, model.graphs, "replay")
+    for name, tensor in model.weights.items():
+        executor.write(tensor, weights[name])
+    executor.write(model.token, np.ones(1, np.uint32))
+    executor.write(model.decode_mode, np.ones(1, np.uint32))
+    real = device.manager
+
+    class _Closed:
+        """A manager that makes nothing any more."""
+
+        def __getattr__(self, name: str) -> Any:
+            raise AssertionError(f"replay called Manager.{name}")
+
+    device.manager = _Closed()
+    try:
+        for _ in range(4):
+            executor.step("decode")
+            executor.read(model.chosen)
+    finally:
+        device.manager = real
+        executor.close()
+
+
+def test_streams_of_a_batch_do_not_touch_each_other(vulkan_device: Device, g2p: Path) -> None:
+    together = vkcat.load(g2p, vulkan_device, batch=4)
+    alone = vkcat.load(g2p, vulkan_device, batch=1)
+    assert together.transduce(WORDS) == [alone.transduce([word])[0] for word in WORDS]
+    changed = [*WORDS[:3], "xylophones"]
+    assert together.transduce(changed)[:3] == together.transduce(WORDS)[:3]
+    together.close()
+    alone.close()
