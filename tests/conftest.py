@@ -6,8 +6,10 @@ to a file; `test_zz_validation.py`, collected last, reads it.
 
 from __future__ import annotations
 
+import atexit
 import importlib.util
 import os
+import shutil
 import tempfile
 from collections.abc import Iterator
 from importlib.machinery import SourceFileLoader
@@ -25,7 +27,7 @@ ROOT = Path(__file__).parent.parent
 SWIFTSHADER = ROOT / ".cache" / "swiftshader" / "vk_swiftshader_icd.json"
 LAVAPIPE = sorted(Path("/usr/share/vulkan/icd.d").glob("lvp_icd*.json"))
 LAYER = Path("/usr/share/vulkan/explicit_layer.d/VkLayer_khronos_validation.json")
-LOG = Path(tempfile.gettempdir()) / f"vkcat-validation-{os.getpid()}.log"
+LOG = Path(tempfile.mkdtemp(prefix="vkcat-validation-")) / "messages.log"
 IN_CI = os.environ.get("CI") == "true"
 
 DRIVERS = {"lavapipe": "llvmpipe", "swiftshader": "SwiftShader"}
@@ -42,7 +44,6 @@ def _use_validation() -> None:
     """Core and synchronisation validation of every Vulkan call in this process, of either backend."""
     if not LAYER.is_file():
         return
-    LOG.unlink(missing_ok=True)
     settings = LOG.with_suffix(".txt")
     settings.write_text(
         "khronos_validation.enables = VK_VALIDATION_FEATURE_ENABLE_SYNCHRONIZATION_VALIDATION_EXT\n"
@@ -54,6 +55,7 @@ def _use_validation() -> None:
     os.environ["VK_INSTANCE_LAYERS"] = "VK_LAYER_KHRONOS_validation"
 
 
+atexit.register(shutil.rmtree, LOG.parent, ignore_errors=True)
 _use_both_drivers()
 _use_validation()
 

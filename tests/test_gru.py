@@ -180,9 +180,7 @@ def test_strided_fortran_and_byte_swapped_arrays(vulkan_device: Device) -> None:
     rng = np.random.default_rng(7)
     x, w, r = (rng.standard_normal(shape).astype(np.float32) for shape in ((5, 2, 3), (12, 3), (12, 4)))
     plain = vkcat.gru(x, w, r, device=vulkan_device)
-    strange = vkcat.gru(
-        np.repeat(x, 2, axis=2)[:, :, ::2], np.asfortranarray(w), r.astype(">f4"), device=vulkan_device
-    )
+    strange = vkcat.gru(np.repeat(x, 2, axis=2)[:, :, ::2], np.asfortranarray(w), r.astype(">f4"), device=vulkan_device)
     assert strange.y.tobytes() == plain.y.tobytes()
 
 

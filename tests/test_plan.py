@@ -57,7 +57,8 @@ def test_barriers_order_every_conflict_and_no_other(accesses: list, before: tupl
                 pending.append(accesses[start - 1])
             reads, writes = accesses[at]
             conflict = any(
-                any(w.overlaps(r) for w in ew for r in (*reads, *writes)) or any(r.overlaps(w) for r in er for w in writes)
+                any(w.overlaps(r) for w in ew for r in (*reads, *writes))
+                or any(r.overlaps(w) for r in er for w in writes)
                 for er, ew in pending
             )
             assert conflict, "a barrier without a hazard"
