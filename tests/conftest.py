@@ -40,19 +40,21 @@ def _use_both_drivers() -> None:
     os.environ.pop("VK_LOADER_DRIVERS_SELECT", None)
 
 
+def load_tool(name: str) -> ModuleType:
+    """A Python script of tools/, as a module."""
+    loader = SourceFileLoader(name, str(ROOT / "tools" / name))
+    spec = importlib.util.spec_from_loader(name, loader)
+    assert spec is not None
+    module = importlib.util.module_from_spec(spec)
+    loader.exec_module(module)
+    return module
+
+
 def _use_validation() -> None:
     """Core and synchronisation validation of every Vulkan call in this process, of either backend."""
-    if not LAYER.is_file():
-        return
-    settings = LOG.with_suffix(".txt")
-    settings.write_text(
-        "khronos_validation.enables = VK_VALIDATION_FEATURE_ENABLE_SYNCHRONIZATION_VALIDATION_EXT\n"
-        "khronos_validation.debug_action = VK_DBG_LAYER_ACTION_LOG_MSG\n"
-        "khronos_validation.report_flags = error,warn\n"
-        f"khronos_validation.log_filename = {LOG}\n"
-    )
-    os.environ["VK_LAYER_SETTINGS_PATH"] = str(settings)
-    os.environ["VK_INSTANCE_LAYERS"] = "VK_LAYER_KHRONOS_validation"
+    if LAYER.is_file():
+        variables, _ = load_tool("with_validation").environment(LOG.parent)
+        os.environ.update(variables)
 
 
 atexit.register(shutil.rmtree, LOG.parent, ignore_errors=True)
@@ -64,16 +66,6 @@ def plain_environment(**changes: str) -> dict[str, str]:
     """The environment of a user's process: one driver as installed, no layers."""
     gone = ("VK_DRIVER_FILES", "VK_ICD_FILENAMES", "VK_INSTANCE_LAYERS", "VK_LAYER_SETTINGS_PATH")
     return {key: value for key, value in os.environ.items() if key not in gone} | changes
-
-
-def load_tool(name: str) -> ModuleType:
-    """A Python script of tools/, as a module."""
-    loader = SourceFileLoader(name, str(ROOT / "tools" / name))
-    spec = importlib.util.spec_from_loader(name, loader)
-    assert spec is not None
-    module = importlib.util.module_from_spec(spec)
-    loader.exec_module(module)
-    return module
 
 
 def _open(backend: str, driver: str) -> Device:

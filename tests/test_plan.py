@@ -48,7 +48,7 @@ def test_barriers_order_every_conflict_and_no_other(accesses: list, before: tupl
                 # Some barrier stands between the two; the first of them makes the write visible.
                 between = [found[at - 1] for at in range(early + 1, late + 1) if found[at - 1] is not None]
                 assert between
-                assert {w for w in early_writes} <= set(between[0] or ()) or not after_write
+                assert set(early_writes) <= set(between[0] or ()) or not after_write
     for at, barrier in enumerate(found):
         if barrier is not None:
             start = max((i + 1 for i in range(at) if found[i] is not None), default=0)

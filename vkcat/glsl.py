@@ -76,10 +76,15 @@ def compile_file(source: Path, include: Path) -> bytes:
     with tempfile.TemporaryDirectory() as folder:
         output = Path(folder) / "shader.spv"
         _run(_compiler_command(source, include, output), source.name)
-        validator = find_tool("spirv-val")
-        if validator:
-            _run([validator, "--target-env", TARGET, str(output)], source.name)
+        check_file(output, source.name)
         return output.read_bytes()
+
+
+def check_file(compiled: Path, subject: str) -> None:
+    """Run `spirv-val`, when it is at hand, on a compiled shader. Raises `CompileError`."""
+    validator = find_tool("spirv-val")
+    if validator:
+        _run([validator, "--target-env", TARGET, str(compiled)], subject)
 
 
 def source_hash(source: Path, include: Path) -> str:

@@ -52,15 +52,21 @@ def load(name: str) -> Shader:
 
 
 def load_file(name: str, path: Path) -> Shader:
-    """A user's shader for the kernel `name`: `.spv` is taken as it is, anything else is compiled as GLSL."""
+    """A user's shader for the kernel `name`: `.spv` is checked and taken, anything else is compiled as GLSL.
+
+    Raises `ShaderError`.
+    """
     if not path.is_file():
         raise ShaderError(f"{name}: expected a shader file, got {path}, which does not exist")
-    code = path.read_bytes() if path.suffix == ".spv" else _compile(path)
+    code = _compile(path)
     return Shader(name, code, reflect(code, str(path)))
 
 
 def _compile(path: Path) -> bytes:
     try:
+        if path.suffix == ".spv":
+            glsl.check_file(path, path.name)
+            return path.read_bytes()
         return glsl.compile_file(path, SOURCES / "include")
     except (glsl.CompileError, OSError) as error:
         raise ShaderError(str(error)) from error

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from vkcat.errors import ShaderError
+from vkcat.errors import ShaderError, mismatch
 
 MAGIC = 0x07230203
 _STORAGE_PUSH_CONSTANT = 9
@@ -168,7 +168,15 @@ def _local_size(module: _Module) -> tuple[int, int, int]:
 
 def reflect(code: bytes, subject: str = "shader") -> Interface:
     """Interface of a compute shader. Raises `ShaderError` when `code` is not SPIR-V vkcat can drive."""
-    module = _parse(code, subject)
+    try:
+        return _interface(_parse(code, subject))
+    except (LookupError, ValueError, TypeError, RecursionError) as error:
+        # An id, operand or string that is not there: the module is damaged, not only unusual.
+        got = f"{type(error).__name__} {error} while reading it"
+        raise ShaderError(mismatch(subject, "SPIR-V that spirv-val accepts", got)) from error
+
+
+def _interface(module: _Module) -> Interface:
     bindings: list[Binding] = []
     push: dict[str, int] = {}
     shared = 0

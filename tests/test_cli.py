@@ -1,0 +1,282 @@
+"""Commands as a user runs them."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from conftest import HAS_KOMPUTE, LAVAPIPE, plain_environment
+
+import vkcat.kernel
+from vkcat.cli import cli
+from vkcat.ops import OPS
+from vkcat.shader import SOURCES
+
+
+def _process(*arguments: str, **changes: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "vkcat", *arguments],
+        capture_output=True,
+        text=True,
+        env=plain_environment(**changes),
+        check=False,
+        timeout=300,
+    )
+
+
+def _one_line_and_exit_2(done: subprocess.CompletedProcess[str], *parts: str) -> None:
+    lines = [line for line in done.stderr.splitlines() if line.startswith("vkcat: error:")]
+    assert done.returncode == 2, done
+    assert len(lines) == 1, done.stderr
+    assert "Traceback" not in done.stderr
+    for part in parts:
+        assert part in lines[0]
+
+
+def test_no_driver(tmp_path: Path) -> None:
+    nothing = str(tmp_path / "none.json")
+    for command in (["devices"], ["validate"]):
+        done = _process(*command, VK_DRIVER_FILES=nothing, VK_ICD_FILENAMES=nothing)
+        _one_line_and_exit_2(done, "no Vulkan driver", "install one")
+
+
+@pytest.mark.skipif(not HAS_KOMPUTE, reason="kp is not installed")
+def test_no_driver_with_kompute(tmp_path: Path) -> None:
+    nothing = str(tmp_path / "none.json")
+    done = _process("validate", "--backend", "kompute", VK_DRIVER_FILES=nothing, VK_ICD_FILENAMES=nothing)
+    _one_line_and_exit_2(done, "no Vulkan driver")
+
+
+def test_no_kompute() -> None:
+    # A module of that name that cannot be imported, ahead of the real one.
+    code = (
+        "import sys; sys.modules['kp'] = None; sys.argv = ['vkcat', *sys.argv[1:]]; from vkcat.cli import main; main()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, "validate", "--backend", "kompute"],
+        capture_output=True,
+        text=True,
+        env=plain_environment(),
+        check=False,
+    )
+    _one_line_and_exit_2(done, "backend kompute: expected the package kp, got none", "docs/backends.md")
+
+
+def test_no_loader() -> None:
+    code = (
+        "import sys, ctypes.util, cffi\n"
+        "real = cffi.FFI.dlopen\n"
+        "import _cffi_backend\n"
+        "sys.argv = ['vkcat', 'devices']\n"
+        "class Loader:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        if name == 'vulkan': raise OSError('Cannot find Vulkan SDK version.')\n"
+        "sys.meta_path.insert(0, Loader())\n"
+        "from vkcat.cli import main; main()\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env=plain_environment(), check=False
+    )
+    _one_line_and_exit_2(done, "no Vulkan loader", "libvulkan1")
+
+
+def test_no_such_device() -> None:
+    _one_line_and_exit_2(_process("validate", "--device", "GeForce"), "device 'GeForce': expected one of (0: ")
+    _one_line_and_exit_2(_process("validate", "--device", "99"), "device '99': expected one of", "0 matches")
+
+
+def test_devices() -> None:
+    done = CliRunner().invoke(cli, ["devices"])
+    assert done.exit_code == 0
+    for word in ("llvmpipe", "subgroup size", "float16", "timestamps", "used: 0"):
+        assert word in done.output
+    value = json.loads(CliRunner().invoke(cli, ["devices", "--json"]).output)
+    assert value["used"] == 0
+    assert "first cpu device" in value["reason"] or "only usable" in value["reason"]
+    assert value["devices"][0]["limits"]["max_push_constants_size"] >= 128
+
+
+def test_run_words_and_json(g2p: Path) -> None:
+    done = CliRunner().invoke(cli, ["run", str(g2p), "hello", "WORLD"])
+    assert done.output == "hello\tHH EH1 L OW0\nWORLD\tW ER1 L D\n"
+    done = CliRunner().invoke(cli, ["run", str(g2p), "--json", "hello"])
+    assert json.loads(done.output) == {"input": "hello", "output": ["HH", "EH1", "L", "OW0"]}
+
+
+@pytest.mark.parametrize("count", [0, 1, 16, 40])
+def test_run_lines_of_standard_input(g2p: Path, count: int) -> None:
+    words = [f"{'abcdefgh'[n % 8]}{'aeiou'[n % 5]}n" for n in range(count)]
+    done = CliRunner().invoke(cli, ["run", str(g2p)], input="".join(f"{word}\r\n" for word in words))
+    assert done.exit_code == 0
+    assert [line.split("\t")[0] for line in done.output.splitlines()] == words
+    alone = CliRunner().invoke(cli, ["run", str(g2p), "--device", "reference", *words]) if words else None
+    assert alone is None or alone.output == done.output
+
+
+def test_run_streams(g2p: Path) -> None:
+    """A word typed is answered before the next is."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "vkcat", "run", str(g2p)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env=plain_environment(),
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    for word in ("first", "second"):
+        process.stdin.write(f"{word}\n")
+        process.stdin.flush()
+        assert process.stdout.readline().startswith(f"{word}\t")
+    process.stdin.close()
+    process.stdout.close()
+    assert process.wait(30) == 0
+
+
+def test_run_into_a_closed_pipe(g2p: Path) -> None:
+    command = f"yes hello | head -n 300 | {sys.executable} -m vkcat run {g2p} --device reference | head -n 1"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, env=plain_environment(), check=False)
+    assert done.stdout == "hello\tHH EH1 L OW0\n"
+    assert "Traceback" not in done.stderr
+
+
+def test_validate_reports(g2p: Path, tmp_path: Path) -> None:
+    files = {"json": tmp_path / "v.json", "junit": tmp_path / "v.xml"}
+    arguments = ["validate", "argmax", "linear", "--model", str(g2p)]
+    for name, path in files.items():
+        arguments += [f"--{name}", str(path)]
+    done = CliRunner().invoke(cli, arguments)
+    assert done.exit_code == 0, done.output
+    value = json.loads(files["json"].read_text())
+    assert value["failed"] == 0
+    assert value["checked"] == len(value["results"]) > 20
+    assert {"gru_cell", "embedding", "argmax", "linear", "model"} == {r["op"] for r in value["results"]}
+    suite = ElementTree.parse(files["junit"]).getroot()
+    assert int(suite.attrib["tests"]) == value["checked"]
+    assert suite.attrib["failures"] == "0"
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["v.json", "v.xml"]
+
+
+def test_validate_a_users_shader(tmp_path: Path) -> None:
+    shader = tmp_path / "my.comp"
+    text = (SOURCES / "linear.comp").read_text()
+    shader.write_text(text)
+    done = CliRunner().invoke(cli, ["validate", "--shader", f"linear={shader}"])
+    assert done.exit_code == 0, done.output
+    shader.write_text(text.replace("+ bias[n]", ""))
+    report = tmp_path / "v.xml"
+    done = CliRunner().invoke(cli, ["validate", "--shader", f"linear={shader}", "--junit", str(report)])
+    assert done.exit_code == 1
+    assert "failed: linear B1-N1-K1 y: 1 of 1 elements beyond their bound" in done.output
+    assert int(ElementTree.parse(report).getroot().attrib["failures"]) > 0
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("x[", "signal[", "linear: bindings: expected 0: reads x"),
+        ("uint K; }", "uint K; uint Z; }", "linear: push constants: expected some of ['B', 'K', 'N']"),
+        ("void main() {", "void main() { oops", "my.comp: glslangValidator failed"),
+        ("TILE = 1u", "LANES = 1u", "my.comp: glslangValidator failed"),
+    ],
+)
+def test_validate_a_users_shader_of_another_interface(tmp_path: Path, old: str, new: str, message: str) -> None:
+    shader = tmp_path / "my.comp"
+    shader.write_text((SOURCES / "linear.comp").read_text().replace(old, new))
+    done = CliRunner().invoke(cli, ["validate", "--shader", f"linear={shader}"])
+    assert message in str(done.exception)
+
+
+def test_a_plain_shader_without_tiles_or_local_size_of_ours(tmp_path: Path) -> None:
+    """A shader written from the op's table alone: scalar, one invocation a workgroup."""
+    shader = tmp_path / "my.comp"
+    shader.write_text(
+        "#version 450\n"
+        "layout(push_constant) uniform P { uint K; uint N; uint B; };\n"
+        "layout(binding = 0) readonly buffer A { float x[]; };\n"
+        "layout(binding = 1) readonly buffer C { float w[]; };\n"
+        "layout(binding = 2) readonly buffer D { float bias[]; };\n"
+        "layout(binding = 3) writeonly buffer E { float y[]; };\n"
+        "void main() {\n"
+        "  uint n = gl_WorkGroupID.x, b = gl_WorkGroupID.y, pk = (K + 3u) & ~3u, pn = (N + 3u) & ~3u;\n"
+        "  float s = bias[n];\n"
+        "  for (uint k = 0u; k < K; ++k) s += w[n * pk + k] * x[b * pk + k];\n"
+        "  y[b * pn + n] = s;\n"
+        "}\n"
+    )
+    done = CliRunner().invoke(cli, ["validate", "--shader", f"linear={shader}"])
+    assert done.exit_code == 0, done.output
+
+
+def test_validate_nothing_checked_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    empty = vkcat.kernel.Kernel(**{**OPS["argmax"].__dict__, "cases": ()})
+    monkeypatch.setitem(OPS, "argmax", empty)
+    done = CliRunner().invoke(cli, ["validate", "argmax"])
+    assert done.exit_code == 1
+    assert "0 checked" in done.output
+
+
+def test_validate_unknown_op() -> None:
+    done = CliRunner().invoke(cli, ["validate", "softmax"])
+    assert "validate: expected ops of embedding, linear" in str(done.exception)
+
+
+@pytest.mark.parametrize(
+    "backends",
+    ["vulkan", pytest.param("vulkan,kompute", marks=pytest.mark.skipif(not HAS_KOMPUTE, reason="kp is not installed"))],
+)
+def test_profile_json(g2p: Path, tmp_path: Path, backends: str) -> None:
+    path = tmp_path / "p.json"
+    done = CliRunner().invoke(
+        cli,
+        ["profile", str(g2p), "--backend", backends, "--runs", "20", "--warmup", "3", "--json", str(path)],
+    )
+    assert done.exit_code == 0, (done.output, done.exception)
+    assert "3 warm-up steps, 20 measured" in done.output
+    value = json.loads(path.read_text())
+    assert {"device", "floors", "schedules", "kernels"} <= value.keys()
+    assert [floor["backend"] for floor in value["floors"]] == backends.split(",")
+    names = [(times["backend"], times["name"]) for times in value["schedules"]]
+    assert names == [(b, s) for b in backends.split(",") for s in ("eager", "batched", "replay")]
+    for times in value["schedules"]:
+        assert times["dispatches_per_step"] == 4
+        assert times["submits_per_step"] == (4 if times["name"] == "eager" else 1)
+        for key in ("step_us", "kernel_us", "overhead_us", "record_us", "submit_us", "wait_us"):
+            if times[key] is None:
+                assert times["backend"] == "kompute"
+            else:
+                assert set(times[key]) == {"median", "p5", "p95"}
+        assert times["step_us"]["p5"] <= times["step_us"]["median"] <= times["step_us"]["p95"]
+    replay = next(times for times in value["schedules"] if times["name"] == "replay")
+    assert replay["record_us"]["median"] == 0
+    assert 0 < replay["kernel_us"]["median"] < replay["step_us"]["p95"]
+    assert {k["name"] for k in value["kernels"]} == {"embedding", "gru_cell", "linear", "argmax"}
+
+
+def test_profile_of_an_unknown_schedule(g2p: Path) -> None:
+    done = CliRunner().invoke(cli, ["profile", str(g2p), "--schedule", "lazy"])
+    assert done.exit_code == 2
+    assert "expected some of eager, batched, replay, got 'lazy'" in done.output
+
+
+def test_an_inactive_layer_is_said(g2p: Path) -> None:
+    """A layer that is asked for but not installed stops every command with one line."""
+    done = _process("devices", VK_INSTANCE_LAYERS="VK_LAYER_KHRONOS_nothing")
+    assert "VK_LAYER_KHRONOS_nothing (requested, INACTIVE)" in done.stdout or done.returncode == 2
+
+
+def test_help_of_every_command_is_short_and_complete() -> None:
+    for command in ("devices", "import", "run", "validate", "profile"):
+        done = CliRunner().invoke(cli, [command, "-h"])
+        assert done.exit_code == 0
+        assert len(done.output.splitlines()) < 40
+
+
+def test_lavapipe_is_found() -> None:
+    assert LAVAPIPE, os.listdir("/usr/share/vulkan/icd.d")

@@ -1,0 +1,176 @@
+"""Choice of a device, limits, timestamps, buffers, and closing."""
+
+from __future__ import annotations
+
+import dataclasses
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from conftest import HAS_KOMPUTE, plain_environment
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vkcat.device.interface import Device, DeviceInfo, Limits, Memory, Slice
+from vkcat.device.limits import check_dispatch, check_shader
+from vkcat.device.select import select
+from vkcat.device.timestamps import elapsed_ns
+from vkcat.errors import DeviceError
+from vkcat.shader import load
+
+LIMITS = Limits(1 << 27, 1 << 30, 16, (65535,) * 3, (128, 128, 64), 128, 16 << 10, 128, 4)
+INFO = DeviceInfo(0, "Test", "cpu", (1, 1, 0), "none", 4, False, 64, 1.0, 0, LIMITS)
+
+
+def _devices(*kinds: str) -> list[DeviceInfo]:
+    return [dataclasses.replace(INFO, index=at, name=f"{kind} {at}", kind=kind) for at, kind in enumerate(kinds)]
+
+
+@pytest.mark.parametrize(
+    ("kinds", "chosen"),
+    [
+        (["cpu", "integrated", "discrete"], 2),
+        (["cpu", "virtual", "integrated"], 2),
+        (["cpu", "virtual"], 1),
+        (["other", "cpu"], 1),
+        (["discrete", "discrete"], 0),
+    ],
+)
+def test_order(kinds: list[str], chosen: int) -> None:
+    info, reason = select(_devices(*kinds))
+    assert info.index == chosen
+    assert info.kind in reason
+
+
+def test_by_index_and_part_of_a_name() -> None:
+    devices = _devices("cpu", "integrated", "discrete")
+    assert select(devices, "1")[0].index == 1
+    assert select(devices, "CPU")[0].index == 0
+    with pytest.raises(DeviceError, match=r"device 'e': expected one of \(0: cpu 0, .*got 2 matches"):
+        select(devices, "e")
+    with pytest.raises(DeviceError, match="got 0 matches"):
+        select(devices, "7")
+
+
+def test_unusable_devices_are_passed_over_and_named() -> None:
+    old = dataclasses.replace(INFO, name="Old", kind="discrete", api_version=(1, 0, 3))
+    mute = dataclasses.replace(INFO, name="Mute", kind="discrete", index=1, compute_queue_family=None)
+    good = dataclasses.replace(INFO, name="Good", index=2)
+    assert select([old, mute, good])[0].name == "Good"
+    with pytest.raises(DeviceError, match="Old: Vulkan 1.0.3, below 1.1; Mute: no compute queue"):
+        select([old, mute])
+    with pytest.raises(DeviceError, match="device Old: expected compute and Vulkan 1.1"):
+        select([old, mute, good], "old")
+    with pytest.raises(DeviceError, match="no Vulkan device"):
+        select([])
+
+
+@pytest.mark.parametrize(
+    ("limit", "value", "message"),
+    [
+        ("max_compute_work_group_invocations", 32, "at most 32 invocations a workgroup, got 64"),
+        ("max_compute_shared_memory_size", 256, "at most 256 bytes of shared memory, got 512"),
+        ("max_push_constants_size", 4, "at most 4 bytes of push constants, got 8"),
+        ("max_per_stage_descriptor_storage_buffers", 1, "at most 1 storage buffers, got 2"),
+        ("max_compute_work_group_size", (16, 1, 1), "at most 16 invocations along x, got 64"),
+    ],
+)
+def test_shader_beyond_a_limit(limit: str, value: object, message: str) -> None:
+    check_shader(load("argmax"), INFO)
+    small = dataclasses.replace(INFO, limits=dataclasses.replace(LIMITS, **{limit: value}))
+    with pytest.raises(DeviceError, match=f"argmax: Test: expected {message}"):
+        check_shader(load("argmax"), small)
+
+
+class _NoBuffer:
+    nbytes = 0
+
+
+@pytest.mark.parametrize("groups", [(65535, 1, 1), (1, 65535, 65535)])
+def test_group_count_at_the_limit(groups: tuple[int, int, int]) -> None:
+    slices = [Slice(_NoBuffer(), 0, 16)] * 2  # type: ignore[arg-type]
+    check_dispatch("argmax", load("argmax"), slices, groups, INFO)
+
+
+@pytest.mark.parametrize("groups", [(65536, 1, 1), (1, 0, 1), (1, 1, 65536)])
+def test_group_count_beyond_the_limit(groups: tuple[int, int, int]) -> None:
+    slices = [Slice(_NoBuffer(), 0, 16)] * 2  # type: ignore[arg-type]
+    with pytest.raises(DeviceError, match="argmax: expected 1 to 65535 workgroups along"):
+        check_dispatch("argmax", load("argmax"), slices, groups, INFO)
+
+
+def test_missing_binding_and_oversized_range() -> None:
+    part = Slice(_NoBuffer(), 0, 16)  # type: ignore[arg-type]
+    with pytest.raises(DeviceError, match="argmax: expected 2 bindings, got 1"):
+        check_dispatch("argmax", load("argmax"), [part], (1, 1, 1), INFO)
+    large = dataclasses.replace(part, size=(1 << 27) + 4)
+    with pytest.raises(DeviceError, match="argmax: x: expected at most 134217728 bytes"):
+        check_dispatch("argmax", load("argmax"), [large, part], (1, 1, 1), INFO)
+
+
+@given(st.integers(0, 2**64 - 1), st.integers(0, 2**30), st.sampled_from([36, 48, 64]), st.sampled_from([1.0, 83.33]))
+def test_elapsed_over_wraps_and_garbage_bits(begin: int, ticks: int, bits: int, period: float) -> None:
+    end = ((begin + ticks) & ((1 << bits) - 1)) | (begin & ~((1 << bits) - 1))
+    assert elapsed_ns(begin, end, period, bits) == pytest.approx(ticks * period)
+
+
+@pytest.mark.parametrize("memory", Memory)
+@pytest.mark.parametrize("words", [1, 63, 257])
+def test_buffer_round_trip(device: Device, memory: Memory, words: int) -> None:
+    buffer = device.buffer(4 * words, memory)
+    sent = np.random.default_rng(words).integers(0, 2**32, words, dtype=np.uint32)
+    buffer.write(sent)
+    assert np.array_equal(buffer.read(4 * words), sent)
+    buffer.write(sent[:1] + np.uint32(1), 4 * (words - 1))
+    assert buffer.read(4, 4 * (words - 1))[0] == sent[0] + np.uint32(1)
+    assert np.array_equal(buffer.read(4 * words)[: words - 1], sent[: words - 1])
+    buffer.close()
+    buffer.close()
+
+
+def test_staging_copies_of_more_than_one_piece(vulkan_device: Device) -> None:
+    words = (20 << 20) // 4 + 3
+    buffer = vulkan_device.buffer(4 * words, Memory.DEVICE)
+    sent = np.arange(words, dtype=np.uint32)
+    buffer.write(sent)
+    assert np.array_equal(buffer.read(4 * words), sent)
+    buffer.close()
+
+
+@pytest.mark.parametrize(
+    "backend",
+    ["vulkan", pytest.param("kompute", marks=pytest.mark.skipif(not HAS_KOMPUTE, reason="kp is not installed"))],
+)
+@pytest.mark.parametrize(
+    "ending",
+    [
+        "device.close(); buffer.close(); executor.close()",
+        "buffer.close(); device.close()",
+        "pass",
+        "raise SystemExit(0)",
+    ],
+)
+def test_any_order_of_closing_and_leaving(backend: str, ending: str) -> None:
+    """In a process of its own: a crash would take the tests with it."""
+    code = f"""
+import numpy as np, vkcat
+from vkcat.device.interface import Memory
+from vkcat.executor import Executor
+from vkcat.graph import Graph, Role, Tensor
+device = vkcat.open_device({backend!r})
+buffer = device.buffer(64, Memory.DEVICE)
+graph = Graph("g")
+x = Tensor("x", (2, 5), "float32", Role.INPUT)
+(index,) = graph.add("argmax", "a", x=x)
+graph.output(index)
+executor = Executor(device, [graph], "replay")
+executor.write(x, np.eye(2, 5, 1, dtype=np.float32))
+executor.step("g")
+assert executor.read(index).tolist() == [1, 2]
+{ending}
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=plain_environment(), capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr

@@ -1,0 +1,141 @@
+"""The shape of the code: layers, one name everywhere, valid SPIR-V, and generated parts that are up to date."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+from pathlib import Path
+
+import pytest
+from conftest import ROOT
+
+import vkcat
+from vkcat import glsl
+from vkcat.kernel import MAX_PUSH_BYTES
+from vkcat.ops import OPS
+from vkcat.shader import SOURCES, load
+
+PACKAGE = Path(vkcat.__file__).parent
+
+# From the ground up; a module may import from its own layer and those before it.
+LAYERS = [
+    ["errors", "glsl", "config"],
+    ["spirv"],
+    ["shader"],
+    ["kernel", "device"],
+    ["ops"],
+    ["graph"],
+    ["blocks", "plan"],
+    ["model", "weights"],
+    ["executor", "reference"],
+    ["session", "gru", "load", "importers"],
+    ["validate", "profile"],
+    ["cli"],
+    ["__init__", "__main__"],
+]
+
+
+def _layer(module: str) -> int:
+    """Layer of `vkcat.a.b` by its first part; the package itself is on top, as it re-exports."""
+    parts = module.split(".")
+    name = parts[1] if len(parts) > 1 else "__init__"
+    return next(at for at, names in enumerate(LAYERS) if name in names)
+
+
+def _modules() -> dict[str, Path]:
+    found = {}
+    for path in PACKAGE.rglob("*.py"):
+        parts = path.relative_to(PACKAGE).with_suffix("").parts
+        found[".".join(("vkcat", *(part for part in parts if part != "__init__")))] = path
+    return found
+
+
+def _without_type_checking(tree: ast.Module) -> ast.Module:
+    """What is imported for annotations alone is not imported when the program runs."""
+    tree.body = [
+        node
+        for node in tree.body
+        if not (isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING")
+    ]
+    return tree
+
+
+def _imports(path: Path) -> list[str]:
+    names = []
+    for node in ast.walk(_without_type_checking(ast.parse(path.read_text(encoding="utf-8")))):
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "vkcat":
+            # `from vkcat import glsl` imports a module; `from vkcat import __version__` a name of the package.
+            names += [f"vkcat.{a.name}" if node.module == "vkcat" else node.module for a in node.names]
+        elif isinstance(node, ast.Import):
+            names += [alias.name for alias in node.names if alias.name.split(".")[0] == "vkcat"]
+    return [name for name in names if name != "vkcat.__version__"]
+
+
+@pytest.mark.parametrize("module", sorted(_modules()))
+def test_imports_point_down(module: str) -> None:
+    for name in _imports(_modules()[module]):
+        assert _layer(name) <= _layer(module), f"{module} imports {name}, which is above it"
+
+
+def test_imports_have_no_cycle() -> None:
+    """Every module can come after those it imports; a package's own list of its parts aside."""
+    modules = {name: path for name, path in _modules().items() if path.name != "__init__.py"}
+    done: set[str] = set()
+
+    def visit(name: str, trail: tuple[str, ...]) -> None:
+        if name in done or name not in modules:
+            return
+        assert name not in trail, " -> ".join((*trail, name))
+        for imported in _imports(modules[name]):
+            visit(imported, (*trail, name))
+        done.add(name)
+
+    for module in modules:
+        visit(module, ())
+    assert done == modules.keys()
+
+
+def test_one_name_everywhere() -> None:
+    shaders = {path.stem for path in SOURCES.glob("*.comp")}
+    assert shaders == OPS.keys() | {"floor"}
+    for name, kernel in OPS.items():
+        assert kernel.name == name
+        assert (PACKAGE / "ops" / f"{name}.py").is_file()
+        assert load(name).name == name
+
+
+@pytest.mark.parametrize("name", sorted(path.stem for path in SOURCES.glob("*.comp")))
+def test_shader_fits_any_device(name: str) -> None:
+    interface = load(name).interface
+    x, y, z = interface.local_size
+    assert x * y * z <= 128
+    assert interface.shared_bytes <= 16 << 10
+    assert interface.push_bytes <= MAX_PUSH_BYTES
+    assert interface.capabilities == (1,), "Shader alone: no optional feature"
+
+
+@pytest.mark.parametrize("name", sorted(path.stem for path in SOURCES.glob("*.comp")))
+def test_shader_is_valid_spirv(name: str, tmp_path: Path) -> None:
+    validator = glsl.find_tool("spirv-val")
+    if validator is None:
+        pytest.skip("spirv-val is not installed")
+    file = tmp_path / "shader.spv"
+    file.write_bytes(load(name).code)
+    done = subprocess.run(
+        [validator, "--target-env", "vulkan1.1", str(file)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_no_module_is_long() -> None:
+    long = {path.name: n for path in PACKAGE.rglob("*.py") if (n := len(path.read_text().splitlines())) > 400}
+    assert not long
+
+
+def test_docs_name_no_file_that_is_gone() -> None:
+    for page in (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))):
+        text = page.read_text(encoding="utf-8")
+        for word in text.replace("`", " ").split():
+            name = word.strip(".,;:()")
+            if name.startswith(("vkcat/", "shaders/", "tools/", "tests/", "docs/")) and not set(name) & set("*<>NX{"):
+                assert (ROOT / name).exists(), f"{page.name} names {name}"
