@@ -52,8 +52,8 @@ class HostTimes:
 class Executor:
     """Graphs planned and prepared on a device.
 
-    `shaders` replaces shaders by kernel name. `timestamps` asks for kernel times. Raises `DeviceError` when something
-    does not fit the device.
+    `shaders` replaces shaders by kernel name. With `timestamps` there is `timed_step` as well. Raises `DeviceError` when
+    something does not fit the device.
     """
 
     def __init__(
@@ -77,7 +77,8 @@ class Executor:
             name: (self._prepare(even, shaders or {}), self._prepare(odd, shaders or {}))
             for name, (even, odd) in self.plan.steps.items()
         }
-        self._run = _RUNNERS[schedule_name](self, timestamps)
+        self._run = _RUNNERS[schedule_name](self, False)
+        self._run_timed = _RUNNERS[schedule_name](self, True) if timestamps else None
 
     @property
     def commands(self) -> dict[str, tuple[list[Command], list[Command]]]:
@@ -178,6 +179,15 @@ class Executor:
         if self._written:
             self.settle_inputs()
 
+    def timed_step(self, graph: str) -> list[float]:
+        """As `step`, with timestamps around each dispatch; returns their nanoseconds."""
+        assert self._run_timed is not None, "made without timestamps"
+        self._run_timed(graph, self._parity)
+        self._parity ^= 1
+        if self._written:
+            self.settle_inputs()
+        return self._run_timed.kernel_ns()
+
     def settle_inputs(self) -> None:
         """Give the inputs' other slot what was written to one; no step may be running."""
         for tensor, parity in self._written.items():
@@ -188,13 +198,11 @@ class Executor:
             target[...] = source
         self._written.clear()
 
-    def kernel_ns(self) -> list[float]:
-        """Nanoseconds of each dispatch of the last step, when timestamps were asked for."""
-        return self._run.kernel_ns()
-
     def close(self) -> None:
         """Release recordings, then buffers."""
         self._run.close()
+        if self._run_timed is not None:
+            self._run_timed.close()
         for views in self._views:
             views.clear()
         for buffer in self._buffers:

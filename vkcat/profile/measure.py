@@ -4,7 +4,7 @@ A step is what a session does for one: the host writes the step's inputs, submit
 compared takes turns in blocks of a few steps, floors included, so that a disturbance of the machine meets all alike.
 
 Timestamps cost time themselves (on software drivers as much as a small kernel), so a step is timed without them, and
-its kernels in a twin of it, with them, right after.
+the kernels in the step after it, with them.
 """
 
 from __future__ import annotations
@@ -84,11 +84,14 @@ class _Series:
     submits: int = 0
 
 
-class _Stepper:
-    """A model on an executor of its own, stepped as a session steps it."""
+class _Subject:
+    """One schedule on one backend, stepped as a session steps it."""
 
-    def __init__(self, executor: Executor, model: Model, weights: Mapping[str, Array], graph: Graph) -> None:
-        self.executor, self._model, self._graph = executor, model, graph
+    def __init__(self, device: Device, model: Model, weights: Mapping[str, Array], schedule: str, graph: Graph) -> None:
+        self.device, self.schedule, self.graph = device, schedule, graph
+        self.series = _Series()
+        self._model = model
+        self._executor = executor = Executor(device, model.graphs, schedule, timestamps=device.timestamps)
         for name, tensor in model.weights.items():
             executor.write(tensor, weights[name])
         self._mode = np.full(model.batch, STEP, np.uint32)
@@ -100,45 +103,33 @@ class _Stepper:
         executor.write(model.token, self._ids)
         executor.write(model.decode_mode, self._mode)
 
-    def step(self) -> None:
-        model, executor = self._model, self.executor
-        if self._graph is model.encode:
-            executor.write(model.ids, self._ids)
-            executor.write(model.encode_mode, self._mode)
-            executor.step(self._graph.name)
-        else:
-            executor.step(self._graph.name)
-            executor.read(model.chosen)
+    def _write_inputs(self) -> None:
+        """What the host sets before each step: when decoding, nothing."""
+        if self.graph is self._model.encode:
+            self._executor.write(self._model.ids, self._ids)
+            self._executor.write(self._model.encode_mode, self._mode)
 
-
-class _Subject:
-    """One schedule on one backend, ready to be stepped, and its twin with timestamps where the backend has them."""
-
-    def __init__(self, device: Device, model: Model, weights: Mapping[str, Array], schedule: str, graph: Graph) -> None:
-        self.device, self.schedule, self.graph = device, schedule, graph
-        self.series = _Series()
-        self._plain = _Stepper(Executor(device, model.graphs, schedule), model, weights, graph)
-        self._twin: _Stepper | None = None
-        if device.timestamps:
-            timed = Executor(device, model.graphs, schedule, timestamps=True)
-            self._twin = _Stepper(timed, model, weights, graph)
+    def _read_outputs(self) -> None:
+        if self.graph is self._model.decode:
+            self._executor.read(self._model.chosen)
 
     def sample(self, count: int) -> None:
-        """Time `count` steps in a row, then the kernels of as many."""
-        series = self.series
+        """Time `count` steps, and the kernels of one more after each."""
+        executor, series = self._executor, self.series
         for _ in range(count):
             begin = perf_counter_ns()
-            self._plain.step()
+            self._write_inputs()
+            executor.step(self.graph.name)
+            self._read_outputs()
             series.step.append(perf_counter_ns() - begin)
-            times = self._plain.executor.host_times
+            times = executor.host_times
             series.record.append(times.record)
             series.submit.append(times.submit)
             series.wait.append(times.wait)
             series.submits = times.submits
-        if self._twin is not None:
-            for _ in range(count):
-                self._twin.step()
-                series.kernels.append(self._twin.executor.kernel_ns())
+            if self.device.timestamps:
+                self._write_inputs()
+                series.kernels.append(executor.timed_step(self.graph.name))
 
     def times(self, warmup: int) -> ScheduleTimes:
         series = self.series
@@ -179,9 +170,7 @@ class _Subject:
         return found
 
     def close(self) -> None:
-        self._plain.executor.close()
-        if self._twin is not None:
-            self._twin.executor.close()
+        self._executor.close()
 
 
 def measure(

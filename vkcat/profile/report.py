@@ -16,8 +16,8 @@ from vkcat.profile.spread import Spread
 
 NOTE = (
     "us: median (5th to 95th percentile); noisy: spread over 20% of the median. step: write inputs, record, submit,"
-    " wait, read outputs. kernel: GPU timestamps around each dispatch, taken in a twin of the step right after it, as"
-    " they cost time themselves. overhead: step minus kernels."
+    " wait, read outputs. kernel: GPU timestamps around each dispatch, taken in the step after it, as they"
+    " cost time themselves. overhead: step minus kernels."
 )
 
 
