@@ -52,8 +52,9 @@ class HostTimes:
 class Executor:
     """Graphs planned and prepared on a device.
 
-    `shaders` replaces shaders by kernel name. With `timestamps` there is `timed_step` as well. Raises `DeviceError` when
-    something does not fit the device.
+    `shaders` replaces shaders by kernel name. With `timestamps` there is `timed_step` as well.
+
+    Raises `DeviceError` when something does not fit the device.
     """
 
     def __init__(
