@@ -9,8 +9,8 @@ from conftest import load_tool
 
 import vkcat
 from vkcat.device.interface import Device
-from vkcat.executor import SCHEDULES
 from vkcat.load import load_model
+from vkcat.schedules import SCHEDULES
 from vkcat.validate import validate_model
 
 agree = load_tool("agree")

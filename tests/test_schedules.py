@@ -12,9 +12,10 @@ import pytest
 import vkcat
 from vkcat.device.interface import Device
 from vkcat.device.vulkan.api import api
-from vkcat.executor import SCHEDULES, Executor, Steps
+from vkcat.executor import Executor, Steps
 from vkcat.graph import Graph
 from vkcat.load import load_model
+from vkcat.schedules import SCHEDULES
 from vkcat.session import Session
 
 WORDS = ["vulkan", "a", "queue", "semaphores"]

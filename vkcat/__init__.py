@@ -5,8 +5,8 @@
 
 from vkcat.device.backends import open_device
 from vkcat.errors import DeviceError, InputError, ModelError, ShaderError, ShapeError, VkcatError
-from vkcat.gru import GruOutput, gru
 from vkcat.load import load
+from vkcat.sequences import GruOutput, gru
 
 __version__ = "0.1.0"
 

@@ -1,30 +1,22 @@
-"""Run plans on a device, by one of three schedules.
-
-- `eager`: a submit and a wait for each dispatch, recorded each time.
-- `batched`: one submit for each step, recorded each time.
-- `replay`: recorded once for even and once for odd steps; a step allocates, records and binds nothing.
-"""
+"""Run plans on a device: buffers, prepared dispatches, and what the host writes and reads between steps."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from time import perf_counter_ns
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from vkcat.device.interface import Barrier, Command, Device, Dispatch, Memory, Recording, Slice, ToHost
+from vkcat.device.interface import Barrier, Command, Device, Dispatch, Memory, Slice, ToHost
 from vkcat.errors import InputError, mismatch
 from vkcat.graph import Graph, Tensor
 from vkcat.kernel import TILE, check_interface, tile
 from vkcat.plan import Packing, Plan, PlannedDispatch, Region, Step, schedule
+from vkcat.schedules import RUNNERS, Commands, HostTimes
 from vkcat.shader import Shader, load
 
 Array = NDArray[Any]
-
-SCHEDULES = ("eager", "batched", "replay")
 
 
 class Steps(Protocol):
@@ -37,16 +29,6 @@ class Steps(Protocol):
     def read(self, tensor: Tensor) -> Array: ...
 
     def close(self) -> None: ...
-
-
-@dataclass
-class HostTimes:
-    """Nanoseconds the host spent on the last step, and how often it submitted."""
-
-    record: int = 0
-    submit: int = 0
-    wait: int = 0
-    submits: int = 0
 
 
 class Executor:
@@ -69,7 +51,6 @@ class Executor:
     ) -> None:
         self.device = device
         self.plan: Plan = schedule(graphs, packing or device_packing(device))
-        self.host_times = HostTimes()
         self._parity = 0
         self._written: dict[Tensor, int] = {}
         self._views: tuple[dict[Tensor, Array], dict[Tensor, Array]] = ({}, {})
@@ -78,11 +59,17 @@ class Executor:
             name: (self._prepare(even, shaders or {}), self._prepare(odd, shaders or {}))
             for name, (even, odd) in self.plan.steps.items()
         }
-        self._run = _RUNNERS[schedule_name](self, False)
-        self._run_timed = _RUNNERS[schedule_name](self, True) if timestamps else None
+        runner = RUNNERS[schedule_name]
+        self._run = runner(device, self._commands, timestamps=False)
+        self._run_timed = runner(device, self._commands, timestamps=True) if timestamps else None
 
     @property
-    def commands(self) -> dict[str, tuple[list[Command], list[Command]]]:
+    def host_times(self) -> HostTimes:
+        """What the host spent on the last `step`."""
+        return self._run.times
+
+    @property
+    def commands(self) -> Commands:
         return self._commands
 
     def _slice(self, region: Region) -> Slice:
@@ -218,110 +205,3 @@ def device_packing(device: Device) -> Packing:
         max_buffer=limits.max_memory_allocation_size,
         offsets=device.offsets,
     )
-
-
-class _Runner(Protocol):
-    def __call__(self, graph: str, parity: int) -> None: ...
-
-    def kernel_ns(self) -> list[float]: ...
-
-    def close(self) -> None: ...
-
-
-def _submit_and_wait(recording: Recording, times: HostTimes) -> None:
-    begin = perf_counter_ns()
-    recording.submit()
-    submitted = perf_counter_ns()
-    recording.wait()
-    times.submit += submitted - begin
-    times.wait += perf_counter_ns() - submitted
-    times.submits += 1
-
-
-def _record(recording: Recording, commands: Sequence[Command], times: HostTimes) -> None:
-    begin = perf_counter_ns()
-    recording.record(commands)
-    times.record += perf_counter_ns() - begin
-
-
-class _Eager:
-    def __init__(self, executor: Executor, timestamps: bool) -> None:
-        self._executor = executor
-        self._recording = executor.device.recording(timestamps=timestamps)
-        self._pieces = {
-            (name, parity): _split(commands)
-            for name, both in executor.commands.items()
-            for parity, commands in enumerate(both)
-        }
-        self._kernel_ns: list[float] = []
-
-    def __call__(self, graph: str, parity: int) -> None:
-        times = self._executor.host_times = HostTimes()
-        self._kernel_ns = []
-        for piece in self._pieces[graph, parity]:
-            _record(self._recording, piece, times)
-            _submit_and_wait(self._recording, times)
-            self._kernel_ns += self._recording.kernel_ns()
-
-    def kernel_ns(self) -> list[float]:
-        return self._kernel_ns
-
-    def close(self) -> None:
-        self._recording.close()
-
-
-def _split(commands: Sequence[Command]) -> list[list[Command]]:
-    """One dispatch a piece, with the barrier before it; what follows the last dispatch stays with it."""
-    pieces: list[list[Command]] = [[]]
-    for command in commands:
-        pieces[-1].append(command)
-        if isinstance(command, Dispatch):
-            pieces.append([])
-    rest = pieces.pop()
-    pieces[-1] += rest
-    return pieces
-
-
-class _Batched:
-    def __init__(self, executor: Executor, timestamps: bool) -> None:
-        self._executor = executor
-        self._recording = executor.device.recording(timestamps=timestamps)
-
-    def __call__(self, graph: str, parity: int) -> None:
-        times = self._executor.host_times = HostTimes()
-        _record(self._recording, self._executor.commands[graph][parity], times)
-        _submit_and_wait(self._recording, times)
-
-    def kernel_ns(self) -> list[float]:
-        return self._recording.kernel_ns()
-
-    def close(self) -> None:
-        self._recording.close()
-
-
-class _Replay:
-    def __init__(self, executor: Executor, timestamps: bool) -> None:
-        self._executor = executor
-        self._recordings: dict[str, tuple[Recording, Recording]] = {}
-        for name, (even, odd) in executor.commands.items():
-            pair = (executor.device.recording(timestamps=timestamps), executor.device.recording(timestamps=timestamps))
-            for recording, commands in zip(pair, (even, odd), strict=True):
-                recording.record(commands)
-            self._recordings[name] = pair
-        self._last: Recording | None = None
-
-    def __call__(self, graph: str, parity: int) -> None:
-        times = self._executor.host_times = HostTimes()
-        self._last = self._recordings[graph][parity]
-        _submit_and_wait(self._last, times)
-
-    def kernel_ns(self) -> list[float]:
-        return self._last.kernel_ns() if self._last else []
-
-    def close(self) -> None:
-        for pair in self._recordings.values():
-            for recording in pair:
-                recording.close()
-
-
-_RUNNERS: dict[str, Callable[[Executor, bool], _Runner]] = {"eager": _Eager, "batched": _Batched, "replay": _Replay}

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from vkcat.device.backends import BACKENDS
-from vkcat.executor import SCHEDULES
+from vkcat.schedules import SCHEDULES
 
 device = click.option(
     "--device",

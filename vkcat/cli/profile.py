@@ -15,9 +15,9 @@ from vkcat.cli.console import console
 from vkcat.cli.files import write_json
 from vkcat.device.backends import BACKENDS, open_device
 from vkcat.device.interface import Device
-from vkcat.executor import SCHEDULES
 from vkcat.load import load_model
 from vkcat.profile import Measurement, measure, report
+from vkcat.schedules import SCHEDULES
 
 
 @click.command()

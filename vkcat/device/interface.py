@@ -94,6 +94,12 @@ class Dispatch:
     writes: tuple[Slice, ...]
     prepared: Any
 
+    @staticmethod
+    def of(name: str, shader: Shader, slices: Sequence[Slice], prepared: Any) -> Dispatch:
+        """A dispatch whose written slices follow from the shader's interface."""
+        pairs = zip(shader.interface.bindings, slices, strict=True)
+        return Dispatch(name, tuple(slices), tuple(part for binding, part in pairs if binding.writes), prepared)
+
 
 @dataclass(frozen=True)
 class Barrier:

@@ -209,8 +209,7 @@ class KomputeDevice:
         constants = np.array(spec, np.uint32).view(np.float32)
         algorithm = self.manager.algorithm(tensors, shader.code, list(groups), constants, push.view(np.float32))
         self._algorithms.append(algorithm)
-        written = tuple(part for binding, part in zip(shader.interface.bindings, slices, strict=True) if binding.writes)
-        return Dispatch(name, tuple(slices), written, algorithm)
+        return Dispatch.of(name, shader, slices, algorithm)
 
     def recording(self, *, timestamps: bool = False) -> KomputeRecording:
         del timestamps

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from vkcat.device.interface import Memory, Words
 from vkcat.device.vulkan.api import api, calling
+from vkcat.device.vulkan.core import Core
 from vkcat.errors import DeviceError, mismatch
-
-if TYPE_CHECKING:
-    from vkcat.device.vulkan.device import VulkanDevice
 
 STAGING_BYTES = 8 << 20
 
@@ -30,9 +28,10 @@ def _memory_types(memory: Memory) -> list[int]:
 class VulkanBuffer:
     """A VkBuffer with memory of its own, mapped for its whole life when the host uses it."""
 
-    def __init__(self, device: VulkanDevice, nbytes: int, memory: Memory) -> None:
+    def __init__(self, core: Core, staging: Staging, nbytes: int, memory: Memory) -> None:
         vk = api()
-        self._device = device
+        self._core = core
+        self._staging = staging
         self._nbytes = nbytes
         self._memory: Any = None
         self._words: Words | None = None
@@ -40,25 +39,25 @@ class VulkanBuffer:
         usage |= vk.VK_BUFFER_USAGE_TRANSFER_SRC_BIT | vk.VK_BUFFER_USAGE_TRANSFER_DST_BIT
         create = vk.VkBufferCreateInfo(size=nbytes, usage=usage, sharingMode=vk.VK_SHARING_MODE_EXCLUSIVE)
         with calling(f"a buffer of {nbytes} bytes"):
-            self.handle = vk.vkCreateBuffer(device.handle, create, None)
-            device.own(self)
-            requirements = vk.vkGetBufferMemoryRequirements(device.handle, self.handle)
+            self.handle = vk.vkCreateBuffer(core.handle, create, None)
+            core.own(self)
+            requirements = vk.vkGetBufferMemoryRequirements(core.handle, self.handle)
             allocate = vk.VkMemoryAllocateInfo(
                 allocationSize=requirements.size, memoryTypeIndex=self._type(requirements.memoryTypeBits, memory)
             )
-            self._memory = vk.vkAllocateMemory(device.handle, allocate, None)
-            vk.vkBindBufferMemory(device.handle, self.handle, self._memory, 0)
+            self._memory = vk.vkAllocateMemory(core.handle, allocate, None)
+            vk.vkBindBufferMemory(core.handle, self.handle, self._memory, 0)
             if memory is not Memory.DEVICE:
-                mapping = vk.vkMapMemory(device.handle, self._memory, 0, nbytes, 0)
+                mapping = vk.vkMapMemory(core.handle, self._memory, 0, nbytes, 0)
                 self._words = np.frombuffer(mapping, np.uint32, nbytes // 4)
 
     def _type(self, allowed: int, memory: Memory) -> int:
-        types = self._device.memory_types
+        types = self._core.memory_types
         for mask in _memory_types(memory):
             for index, flags in enumerate(types):
                 if allowed >> index & 1 and flags & mask == mask:
                     return index
-        raise DeviceError(f"{self._device.info.name}: expected a memory type for {memory.value} buffers, got none")
+        raise DeviceError(f"{self._core.info.name}: expected a memory type for {memory.value} buffers, got none")
 
     @property
     def nbytes(self) -> int:
@@ -79,34 +78,34 @@ class VulkanBuffer:
         if self._words is not None:
             self._words[offset // 4 : offset // 4 + words.size] = words.ravel()
         else:
-            self._device.staging.write(self.handle, words.ravel(), offset)
+            self._staging.write(self.handle, words.ravel(), offset)
 
     def read(self, nbytes: int, offset: int = 0) -> Words:
         self._check(nbytes, offset)
         if self._words is not None:
             return self._words[offset // 4 : (offset + nbytes) // 4].copy()
-        return self._device.staging.read(self.handle, nbytes, offset)
+        return self._staging.read(self.handle, nbytes, offset)
 
     def close(self) -> None:
-        if not self._device.disown(self):
+        if not self._core.disown(self):
             return
         vk = api()
         self._words = None
-        vk.vkDestroyBuffer(self._device.handle, self.handle, None)
+        vk.vkDestroyBuffer(self._core.handle, self.handle, None)
         if self._memory is not None:
-            vk.vkFreeMemory(self._device.handle, self._memory, None)
+            vk.vkFreeMemory(self._core.handle, self._memory, None)
 
 
 class Staging:
     """Copies between the host and buffers it cannot map, in pieces through one mapped buffer."""
 
-    def __init__(self, device: VulkanDevice) -> None:
-        self._device = device
+    def __init__(self, core: Core) -> None:
+        self._core = core
         self._buffer: VulkanBuffer | None = None
 
     def _mapped(self) -> VulkanBuffer:
         if self._buffer is None:
-            self._buffer = VulkanBuffer(self._device, STAGING_BYTES, Memory.READBACK)
+            self._buffer = VulkanBuffer(self._core, self, STAGING_BYTES, Memory.READBACK)
         return self._buffer
 
     def _copy(self, source: Any, target: Any, source_offset: int, target_offset: int, nbytes: int) -> None:
@@ -129,7 +128,7 @@ class Staging:
             stages = compute | vk.VK_PIPELINE_STAGE_HOST_BIT
             vk.vkCmdPipelineBarrier(command_buffer, transfer, stages, 0, 1, [after], 0, None, 0, None)
 
-        self._device.once(commands)
+        self._core.once(commands)
 
     def write(self, target: Any, words: Words, offset: int) -> None:
         staging = self._mapped()

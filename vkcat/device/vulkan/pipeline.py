@@ -5,16 +5,14 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from vkcat.device.interface import Slice
 from vkcat.device.vulkan.api import api, calling
+from vkcat.device.vulkan.core import Core
 from vkcat.shader import Shader
-
-if TYPE_CHECKING:
-    from vkcat.device.vulkan.device import VulkanDevice
 
 SETS_PER_POOL = 64
 
@@ -30,11 +28,11 @@ class Pipeline:
 class Pipelines:
     """Pipelines by shader code and specialisation, made once a device."""
 
-    def __init__(self, device: VulkanDevice) -> None:
+    def __init__(self, core: Core) -> None:
         vk = api()
-        self._device = device
+        self._core = core
         self._made: dict[tuple[bytes, tuple[int, ...]], Pipeline] = {}
-        self._cache = vk.vkCreatePipelineCache(device.handle, vk.VkPipelineCacheCreateInfo(), None)
+        self._cache = vk.vkCreatePipelineCache(core.handle, vk.VkPipelineCacheCreateInfo(), None)
 
     def get(self, shader: Shader, spec: Sequence[int]) -> Pipeline:
         key = (hashlib.sha256(shader.code).digest(), tuple(spec))
@@ -44,7 +42,7 @@ class Pipelines:
         return self._made[key]
 
     def _create(self, shader: Shader, spec: Sequence[int]) -> Pipeline:
-        vk, device = api(), self._device.handle
+        vk, device = api(), self._core.handle
         layout_bindings = [
             vk.VkDescriptorSetLayoutBinding(
                 binding=binding.index,
@@ -90,7 +88,7 @@ class Pipelines:
         return Pipeline(pipeline, layout, set_layout, len(layout_bindings))
 
     def close(self) -> None:
-        vk, device = api(), self._device.handle
+        vk, device = api(), self._core.handle
         for pipeline in self._made.values():
             vk.vkDestroyPipeline(device, pipeline.handle, None)
             vk.vkDestroyPipelineLayout(device, pipeline.layout, None)
@@ -102,8 +100,8 @@ class Pipelines:
 class DescriptorSets:
     """Descriptor sets out of pools that grow. They live as long as the device."""
 
-    def __init__(self, device: VulkanDevice) -> None:
-        self._device = device
+    def __init__(self, core: Core) -> None:
+        self._core = core
         self._pools: list[Any] = []
         self._free_sets = 0
         self._free_buffers = 0
@@ -114,7 +112,7 @@ class DescriptorSets:
             buffers = max(bindings, 8) * SETS_PER_POOL
             sizes = [vk.VkDescriptorPoolSize(type=vk.VK_DESCRIPTOR_TYPE_STORAGE_BUFFER, descriptorCount=buffers)]
             create = vk.VkDescriptorPoolCreateInfo(maxSets=SETS_PER_POOL, poolSizeCount=1, pPoolSizes=sizes)
-            self._pools.append(vk.vkCreateDescriptorPool(self._device.handle, create, None))
+            self._pools.append(vk.vkCreateDescriptorPool(self._core.handle, create, None))
             self._free_sets, self._free_buffers = SETS_PER_POOL, buffers
         self._free_sets -= 1
         self._free_buffers -= bindings
@@ -122,7 +120,7 @@ class DescriptorSets:
 
     def write(self, pipeline: Pipeline, shader: Shader, slices: Sequence[Slice]) -> Any:
         """A set that binds each slice in the shader's order."""
-        vk, device = api(), self._device.handle
+        vk, device = api(), self._core.handle
         with calling(f"{shader.name}: descriptor set"):
             allocate = vk.VkDescriptorSetAllocateInfo(
                 descriptorPool=self._pool(pipeline.bindings), descriptorSetCount=1, pSetLayouts=[pipeline.set_layout]
@@ -147,5 +145,5 @@ class DescriptorSets:
 
     def close(self) -> None:
         for pool in self._pools:
-            api().vkDestroyDescriptorPool(self._device.handle, pool, None)
+            api().vkDestroyDescriptorPool(self._core.handle, pool, None)
         self._pools.clear()

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from vkcat.device.interface import Barrier, Command, Dispatch, Words
 from vkcat.device.timestamps import elapsed_ns
 from vkcat.device.vulkan.api import api, calling, checked
+from vkcat.device.vulkan.core import Core
+from vkcat.device.vulkan.pipeline import Pipeline
 from vkcat.errors import DeviceError, mismatch
-
-if TYPE_CHECKING:
-    from vkcat.device.vulkan.device import VulkanDevice
-    from vkcat.device.vulkan.pipeline import Pipeline
 
 TIMEOUT_NS = 60_000_000_000
 
@@ -33,20 +31,17 @@ class Prepared:
 class VulkanRecording:
     """A command buffer with a fence, and a query pool when timestamps are wanted."""
 
-    def __init__(self, device: VulkanDevice, *, timestamps: bool) -> None:
+    def __init__(self, core: Core, *, timestamps: bool) -> None:
         vk = api()
-        self._device = device
+        self._core = core
         self._timestamps = timestamps
         self._queries: Any = None
         self._query_count = 0
         self._dispatches = 0
-        allocate = vk.VkCommandBufferAllocateInfo(
-            commandPool=device.command_pool, level=vk.VK_COMMAND_BUFFER_LEVEL_PRIMARY, commandBufferCount=1
-        )
         with calling("command buffer"):
-            self._commands = vk.vkAllocateCommandBuffers(device.handle, allocate)[0]
-            self._fence = vk.vkCreateFence(device.handle, vk.VkFenceCreateInfo(), None)
-        device.own(self)
+            self._commands = core.command_buffer()
+            self._fence = vk.vkCreateFence(core.handle, vk.VkFenceCreateInfo(), None)
+        core.own(self)
         # Everything a submission passes is made here, so that submitting makes nothing.
         self._pointers = vk.ffi.new("VkCommandBuffer[]", [self._commands])
         self._submit_info = vk.ffi.new("VkSubmitInfo*")
@@ -80,9 +75,9 @@ class VulkanRecording:
             return
         vk = api()
         if self._queries is not None:
-            vk.vkDestroyQueryPool(self._device.handle, self._queries, None)
+            vk.vkDestroyQueryPool(self._core.handle, self._queries, None)
         create = vk.VkQueryPoolCreateInfo(queryType=vk.VK_QUERY_TYPE_TIMESTAMP, queryCount=count)
-        self._queries = vk.vkCreateQueryPool(self._device.handle, create, None)
+        self._queries = vk.vkCreateQueryPool(self._core.handle, create, None)
         self._query_count = count
 
     def _dispatch(self, prepared: Prepared, query: int) -> None:
@@ -115,15 +110,15 @@ class VulkanRecording:
         vk.vkCmdPipelineBarrier(self._commands, compute, stage, 0, 1, [barrier], 0, None, 0, None)
 
     def submit(self) -> None:
-        checked(self._lib.vkQueueSubmit(self._device.queue, 1, self._submit_info, self._fence), "vkQueueSubmit")
+        checked(self._lib.vkQueueSubmit(self._core.queue, 1, self._submit_info, self._fence), "vkQueueSubmit")
         self._pending = True
 
     def wait(self) -> None:
-        lib, handle = self._lib, self._device.handle
+        lib, handle = self._lib, self._core.handle
         result = lib.vkWaitForFences(handle, 1, self._fences, 1, TIMEOUT_NS)
         if result == 2:
             expected = f"the submission to end within {TIMEOUT_NS // 10**9} s"
-            raise DeviceError(mismatch(self._device.info.name, expected, "a timeout"))
+            raise DeviceError(mismatch(self._core.info.name, expected, "a timeout"))
         checked(result, "vkWaitForFences")
         checked(lib.vkResetFences(handle, 1, self._fences), "vkResetFences")
         self._pending = False
@@ -136,20 +131,20 @@ class VulkanRecording:
         flags = vk.VK_QUERY_RESULT_64_BIT | vk.VK_QUERY_RESULT_WAIT_BIT
         data = vk.ffi.from_buffer(ticks)
         result = self._lib.vkGetQueryPoolResults(
-            self._device.handle, self._queries, 0, count, ticks.nbytes, data, 8, flags
+            self._core.handle, self._queries, 0, count, ticks.nbytes, data, 8, flags
         )
         checked(result, "vkGetQueryPoolResults")
-        info = self._device.info
+        info = self._core.info
         pairs = ticks.reshape(-1, 2).tolist()
         return [elapsed_ns(begin, end, info.timestamp_period, info.timestamp_bits) for begin, end in pairs]
 
     def close(self) -> None:
-        if not self._device.disown(self):
+        if not self._core.disown(self):
             return
-        vk, handle = api(), self._device.handle
+        vk, handle = api(), self._core.handle
         if self._pending:
-            vk.lib.vkQueueWaitIdle(self._device.queue)
+            vk.lib.vkQueueWaitIdle(self._core.queue)
         vk.vkDestroyFence(handle, self._fence, None)
-        vk.vkFreeCommandBuffers(handle, self._device.command_pool, 1, [self._commands])
+        vk.vkFreeCommandBuffers(handle, self._core.command_pool, 1, [self._commands])
         if self._queries is not None:
             vk.vkDestroyQueryPool(handle, self._queries, None)

@@ -1,0 +1,75 @@
+"""A logical device with its queue and command pool, and the list of what was made on it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from vkcat.device.interface import DeviceInfo
+from vkcat.device.vulkan.api import api, calling, checked
+
+
+class Closable(Protocol):
+    def close(self) -> None: ...
+
+
+class Core:
+    """VkDevice, its one compute queue, and what buffers, pipelines and recordings need of them."""
+
+    def __init__(self, physical: Any, info: DeviceInfo) -> None:
+        vk = api()
+        self.info = info
+        self._owned: dict[int, Closable] = {}
+        priorities = vk.ffi.new("float[]", [1.0])
+        family = info.compute_queue_family
+        queue = vk.VkDeviceQueueCreateInfo(queueFamilyIndex=family, queueCount=1, pQueuePriorities=priorities)
+        create = vk.VkDeviceCreateInfo(queueCreateInfoCount=1, pQueueCreateInfos=[queue])
+        with calling(f"opening {info.name}"):
+            self.handle = vk.vkCreateDevice(physical, create, None)
+            self.queue = vk.vkGetDeviceQueue(self.handle, family, 0)
+            pool = vk.VkCommandPoolCreateInfo(
+                flags=vk.VK_COMMAND_POOL_CREATE_RESET_COMMAND_BUFFER_BIT, queueFamilyIndex=family
+            )
+            self.command_pool = vk.vkCreateCommandPool(self.handle, pool, None)
+            self._once = self.command_buffer()
+        properties = vk.vkGetPhysicalDeviceMemoryProperties(physical)
+        self.memory_types = [
+            int(properties.memoryTypes[index].propertyFlags) for index in range(properties.memoryTypeCount)
+        ]
+
+    def command_buffer(self) -> Any:
+        vk = api()
+        allocate = vk.VkCommandBufferAllocateInfo(
+            commandPool=self.command_pool, level=vk.VK_COMMAND_BUFFER_LEVEL_PRIMARY, commandBufferCount=1
+        )
+        return vk.vkAllocateCommandBuffers(self.handle, allocate)[0]
+
+    def once(self, commands: Callable[[Any], None]) -> None:
+        """Record and run `commands`, and wait for them: for copies outside the steps."""
+        vk = api()
+        with calling("a copy"):
+            begin = vk.VkCommandBufferBeginInfo(flags=vk.VK_COMMAND_BUFFER_USAGE_ONE_TIME_SUBMIT_BIT)
+            vk.vkBeginCommandBuffer(self._once, begin)
+            commands(self._once)
+            vk.vkEndCommandBuffer(self._once)
+            submit = vk.VkSubmitInfo(commandBufferCount=1, pCommandBuffers=[self._once])
+            vk.vkQueueSubmit(self.queue, 1, [submit], None)
+            checked(vk.lib.vkQueueWaitIdle(self.queue), "vkQueueWaitIdle")
+
+    def own(self, thing: Closable) -> None:
+        self._owned[id(thing)] = thing
+
+    def disown(self, thing: Closable) -> bool:
+        """Whether `thing` was still to be closed."""
+        return self._owned.pop(id(thing), None) is not None
+
+    def close_owned(self) -> None:
+        """Wait for the device, then close what is left on it, newest first."""
+        api().lib.vkDeviceWaitIdle(self.handle)
+        for thing in reversed(list(self._owned.values())):
+            thing.close()
+
+    def close(self) -> None:
+        vk = api()
+        vk.vkDestroyCommandPool(self.handle, self.command_pool, None)
+        vk.vkDestroyDevice(self.handle, None)

@@ -1,0 +1,139 @@
+"""Step the cells of a GRU through a sequence, a graph for each stage of layers."""
+
+from __future__ import annotations
+
+import atexit
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vkcat.blocks import GruWeights
+from vkcat.blocks import gru as gru_block
+from vkcat.device.backends import open_device
+from vkcat.device.interface import Device
+from vkcat.errors import ShapeError, mismatch
+from vkcat.executor import Executor, Steps
+from vkcat.graph import Graph, Role, Tensor
+from vkcat.ops.gru_cell import HOLD, STEP
+from vkcat.reference import ReferenceExecutor
+from vkcat.sequences.conventions import Cell
+
+Array = NDArray[Any]
+
+
+class StageRunner:
+    """Makes what runs the graphs, on the device that was asked for."""
+
+    def __init__(self, device: Device | str | None, backend: str, schedule: str) -> None:
+        self._schedule = schedule
+        self._reference = device == "reference"
+        self._device: Device | None = None
+        if not self._reference:
+            self._device = _kept_device(backend, device) if device is None or isinstance(device, str) else device
+
+    def __call__(self, graph: Graph) -> Steps:
+        if self._device is None:
+            return ReferenceExecutor([graph])
+        return Executor(self._device, [graph], self._schedule)
+
+
+@lru_cache(maxsize=None)
+def _kept_device(backend: str, wanted: str | None) -> Device:
+    device = open_device(backend, wanted)
+    atexit.register(device.close)
+    return device
+
+
+def _within_lengths(array: Array, lengths: Array) -> Array:
+    """Reverse each sequence inside its own length: (T, B, ...) by `lengths` (B). It is its own inverse."""
+    t = np.arange(len(array))[:, None]
+    source = np.where(t < lengths, lengths - 1 - t, t)
+    return np.asarray(array[source, np.arange(array.shape[1])])
+
+
+def run_layers(
+    x: Array,
+    layers: Sequence[Sequence[Cell]],
+    states: Sequence[Array],
+    lengths: Array,
+    reversals: tuple[bool, ...],
+    reset: str,
+    runner: StageRunner,
+) -> tuple[Array, Array]:
+    """(T, B, D * H) of the last layer and (L * D, B, H).
+
+    Layers of one direction run together, a step through all of them; with two directions a layer needs the whole of the
+    one before.
+    """
+    together = [layers] if len(reversals) == 1 else [[layer] for layer in layers]
+    last: list[Array] = []
+    at = 0
+    for stage in together:
+        count = sum(len(layer) for layer in stage)
+        given = [_within_lengths(x, lengths) if reverse else x for reverse in reversals]
+        streams, final = _stage(given, stage, states[at : at + count], lengths, reset, runner)
+        last += final
+        at += count
+        x = np.concatenate(
+            [_within_lengths(y, lengths) if reverse else y for y, reverse in zip(streams, reversals, strict=True)],
+            axis=2,
+        )
+    return x, np.stack(last)
+
+
+def _stage(
+    given: Sequence[Array],
+    stage: Sequence[Sequence[Cell]],
+    states: Sequence[Array],
+    lengths: Array,
+    reset: str,
+    runner: StageRunner,
+) -> tuple[list[Array], list[Array]]:
+    """Run one graph over all steps: y of each direction (T, B, H), and the last state of each cell."""
+    steps, batch = given[0].shape[:2]
+    graph = Graph("gru")
+    mode = Tensor("mode", (batch,), "uint32", Role.INPUT)
+    inputs = [Tensor(f"x.{d}", (batch, x.shape[2]), "float32", Role.INPUT) for d, x in enumerate(given)]
+    streams: list[Tensor] = list(inputs)
+    cells = list(_named(stage))
+    values: dict[Tensor, Array] = {}
+    ends: list[Tensor] = []
+    for (name, d, cell), state in zip(cells, states, strict=True):
+        if cell.w_ih.shape[1] != streams[d].shape[1]:
+            raise ShapeError(mismatch(f"gru: w_ih of {name}", (3 * cell.hidden, streams[d].shape[1]), cell.w_ih.shape))
+        weights, arrays = _weights(name, cell)
+        h = Tensor(f"{name}.h", (batch, cell.hidden), "float32", Role.STATE)
+        streams[d] = gru_block(graph, name, streams[d], h, mode, weights, reset)
+        graph.output(streams[d])
+        ends.append(streams[d])
+        values |= {**arrays, h: state}
+    run = runner(graph)
+    try:
+        for tensor, array in values.items():
+            run.write(tensor, array)
+        out = [np.zeros((steps, batch, stream.shape[1]), np.float32) for stream in streams]
+        for t in range(steps):
+            for tensor, x in zip(inputs, given, strict=True):
+                run.write(tensor, x[t])
+            run.write(mode, np.where(t < lengths, STEP, HOLD).astype(np.uint32))
+            run.step("gru")
+            for y, stream in zip(out, streams, strict=True):
+                y[t] = np.where((t < lengths)[:, None], run.read(stream), 0)
+        return out, [run.read(end).astype(np.float32) for end in ends]
+    finally:
+        run.close()
+
+
+def _named(stage: Sequence[Sequence[Cell]]) -> Iterator[tuple[str, int, Cell]]:
+    for at, layer in enumerate(stage):
+        for d, cell in enumerate(layer):
+            yield f"l{at}.d{d}", d, cell
+
+
+def _weights(name: str, cell: Cell) -> tuple[GruWeights, dict[Tensor, Array]]:
+    arrays = {"w_ih": cell.w_ih, "w_hh": cell.w_hh, "b_ih": cell.b_ih, "b_hh": cell.b_hh}
+    tensors = {key: Tensor(f"{name}.{key}", array.shape, "float32", Role.WEIGHT) for key, array in arrays.items()}
+    return GruWeights(**tensors), {tensors[key]: array for key, array in arrays.items()}
