@@ -139,6 +139,26 @@ def test_run_streams(g2p: Path) -> None:
     assert process.wait(30) == 0
 
 
+def test_run_ends_on_a_mistake_while_its_input_stays_open(g2p: Path) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "vkcat", "run", str(g2p), "--device", "reference"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=plain_environment(),
+    )
+    assert process.stdin is not None
+    process.stdin.write(b"hello\n\n")
+    process.stdin.flush()
+    assert process.wait(30) == 2
+    assert process.stdout is not None
+    assert process.stderr is not None
+    assert process.stdout.read() == b"hello\tHH EH1 L OW0\n"
+    assert process.stderr.read().startswith(b"vkcat: error: line 2: word: expected at least one character")
+    for stream in (process.stdin, process.stdout, process.stderr):
+        stream.close()
+
+
 def test_run_into_a_closed_pipe(g2p: Path) -> None:
     command = f"yes hello | head -n 300 | {sys.executable} -m vkcat run {g2p} --device reference | head -n 1"
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, env=plain_environment(), check=False)

@@ -194,6 +194,11 @@ def test_strided_fortran_and_byte_swapped_arrays(vulkan_device: Device) -> None:
         ({"x": np.zeros((0, 2, 3))}, ShapeError, r"gru: x: expected \(T, B, I\)"),
         ({"x": np.array(["a"])}, InputError, "gru: x: expected numbers"),
         ({"lengths": [1, 6]}, InputError, r"gru: lengths: expected 0 to 5, got \[1, 6\]"),
+        (
+            {"w_ih": [np.zeros((12, 3)), np.zeros((15, 4))], "w_hh": [np.zeros((12, 4)), np.zeros((15, 5))]},
+            ShapeError,
+            r"gru: w_hh: expected the same H in all arrays, got \[4, 5\]",
+        ),
         ({"lengths": [1]}, ShapeError, r"gru: lengths: expected integers \(2,\)"),
         ({"direction": "up"}, InputError, "gru: direction: expected 'forward'"),
         ({"convention": "tf"}, InputError, "gru: convention: expected 'torch' or 'onnx'"),

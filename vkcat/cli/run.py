@@ -101,9 +101,9 @@ def _batches_of_lines() -> Iterator[list[tuple[str, str]]]:
     lines: queue.Queue[tuple[str, str] | None] = queue.Queue(maxsize=4 * BATCH)
 
     def read() -> None:
-        for number, line in enumerate(sys.stdin.buffer, 1):
+        for number, line in enumerate(_raw_lines(), 1):
             # What is not UTF-8 becomes a character no model knows.
-            lines.put((f"line {number}: ", line.decode("utf-8", "replace").rstrip("\r\n")))
+            lines.put((f"line {number}: ", line.decode("utf-8", "replace").rstrip("\r")))
         lines.put(None)
 
     threading.Thread(target=read, daemon=True).start()
@@ -119,6 +119,20 @@ def _batches_of_lines() -> Iterator[list[tuple[str, str]]]:
         ended = line is None
         if batch:
             yield batch
+
+
+def _raw_lines() -> Iterator[bytes]:
+    """Lines of standard input as they arrive.
+
+    Read below Python's buffer: a thread that waits inside the buffer holds its lock, and leaving with it held aborts.
+    """
+    stream = getattr(sys.stdin.buffer, "raw", sys.stdin.buffer)
+    rest = b""
+    while piece := stream.read(1 << 16):
+        *whole, rest = (rest + piece).split(b"\n")
+        yield from whole
+    if rest:
+        yield rest
 
 
 def _progress(total: int) -> Progress:

@@ -16,12 +16,19 @@ DISPATCHES = 32
 
 @dataclass(frozen=True)
 class Floors:
-    """Microseconds of an empty submit with its wait, of one more empty dispatch in it, of one more barrier."""
+    """Microseconds of an empty submit with its wait, taken between steps; of an empty dispatch; of a barrier."""
 
     backend: str
     empty_submit_us: Spread
     empty_dispatch_us: Spread
     barrier_us: Spread
+
+
+def _timed(recording: Recording) -> int:
+    begin = perf_counter_ns()
+    recording.submit()
+    recording.wait()
+    return perf_counter_ns() - begin
 
 
 class FloorProbe:
@@ -50,21 +57,22 @@ class FloorProbe:
             recording.record(commands)
             self._recordings.append(recording)
         self._times: list[list[int]] = [[], [], []]
+        self._between: list[int] = []
 
     def sample(self, count: int) -> None:
         """Time each recording `count` times in a row."""
         for recording, times in zip(self._recordings, self._times, strict=True):
-            for _ in range(count):
-                begin = perf_counter_ns()
-                recording.submit()
-                recording.wait()
-                times.append(perf_counter_ns() - begin)
+            times += [_timed(recording) for _ in range(count)]
+
+    def sample_empty(self) -> None:
+        """Time an empty submit alone, between steps: how fast a waiting thread wakes depends on what ran before."""
+        self._between.append(_timed(self._recordings[0]))
 
     def floors(self, warmup: int) -> Floors:
         empty, dispatched, apart = (np.array(times[warmup:], np.float64) for times in self._times)
         return Floors(
             backend=self._device.backend,
-            empty_submit_us=spread(empty.tolist()),
+            empty_submit_us=spread(self._between[len(self._between) * warmup // len(self._times[0]) :]),
             empty_dispatch_us=spread(((dispatched - empty) / DISPATCHES).tolist()),
             barrier_us=spread(((apart - dispatched) / DISPATCHES).tolist()),
         )

@@ -113,23 +113,22 @@ class _Subject:
         if self.graph is self._model.decode:
             self._executor.read(self._model.chosen)
 
-    def sample(self, count: int) -> None:
-        """Time `count` steps, and the kernels of one more after each."""
+    def sample(self) -> None:
+        """Time a step, and the kernels of one more after it."""
         executor, series = self._executor, self.series
-        for _ in range(count):
-            begin = perf_counter_ns()
+        begin = perf_counter_ns()
+        self._write_inputs()
+        executor.step(self.graph.name)
+        self._read_outputs()
+        series.step.append(perf_counter_ns() - begin)
+        times = executor.host_times
+        series.record.append(times.record)
+        series.submit.append(times.submit)
+        series.wait.append(times.wait)
+        series.submits = times.submits
+        if self.device.timestamps:
             self._write_inputs()
-            executor.step(self.graph.name)
-            self._read_outputs()
-            series.step.append(perf_counter_ns() - begin)
-            times = executor.host_times
-            series.record.append(times.record)
-            series.submit.append(times.submit)
-            series.wait.append(times.wait)
-            series.submits = times.submits
-            if self.device.timestamps:
-                self._write_inputs()
-                series.kernels.append(executor.timed_step(self.graph.name))
+            series.kernels.append(executor.timed_step(self.graph.name))
 
     def times(self, warmup: int) -> ScheduleTimes:
         series = self.series
@@ -187,14 +186,20 @@ def measure(
     """Measure every schedule on every device. `advance` is told of finished runs."""
     chosen = {g.name: g for g in model.graphs}[graph]
     probes = [FloorProbe(device) for device in devices]
-    subjects = [_Subject(device, model, weights, schedule, chosen) for device in devices for schedule in schedules]
+    subjects = [
+        (_Subject(device, model, weights, schedule, chosen), probe)
+        for device, probe in zip(devices, probes, strict=True)
+        for schedule in schedules
+    ]
     try:
         for at in range(0, warmup + runs, BLOCK):
             count = min(BLOCK, warmup + runs - at)
             for probe in probes:
                 probe.sample(count)
-            for subject in subjects:
-                subject.sample(count)
+            for subject, probe in subjects:
+                for _ in range(count):
+                    subject.sample()
+                    probe.sample_empty()
             advance(count)
         return Measurement(
             warmup=warmup,
@@ -202,11 +207,11 @@ def measure(
             graph=graph,
             batch=model.batch,
             floors=[probe.floors(warmup) for probe in probes],
-            schedules=[subject.times(warmup) for subject in subjects],
-            kernels=[times for subject in subjects for times in subject.kernels(warmup)],
+            schedules=[subject.times(warmup) for subject, _ in subjects],
+            kernels=[times for subject, _ in subjects for times in subject.kernels(warmup)],
         )
     finally:
-        for subject in subjects:
+        for subject, _ in subjects:
             subject.close()
         for probe in probes:
             probe.close()

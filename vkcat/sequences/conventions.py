@@ -84,6 +84,9 @@ def torch_cells(
     cells = [Cell(*parts) for parts in zip(input_weights, state_weights, *biases, strict=True)]
     for at, cell in enumerate(cells):
         _check_cell(cell, f"[{at}]")
+    hidden = [cell.hidden for cell in cells]
+    if len(set(hidden)) > 1:
+        raise ShapeError(mismatch("gru: w_hh", "the same H in all arrays", hidden))
     return cells
 
 

@@ -23,8 +23,16 @@ class Core:
         priorities = vk.ffi.new("float[]", [1.0])
         family = info.compute_queue_family
         queue = vk.VkDeviceQueueCreateInfo(queueFamilyIndex=family, queueCount=1, pQueuePriorities=priorities)
-        create = vk.VkDeviceCreateInfo(queueCreateInfoCount=1, pQueueCreateInfos=[queue])
         with calling(f"opening {info.name}"):
+            found = {extension.extensionName for extension in vk.vkEnumerateDeviceExtensionProperties(physical, None)}
+            # A device that has this one is not whole without it (MoltenVK).
+            extensions = [name for name in ("VK_KHR_portability_subset",) if name in found]
+            create = vk.VkDeviceCreateInfo(
+                queueCreateInfoCount=1,
+                pQueueCreateInfos=[queue],
+                enabledExtensionCount=len(extensions),
+                ppEnabledExtensionNames=extensions or None,
+            )
             self.handle = vk.vkCreateDevice(physical, create, None)
             self.queue = vk.vkGetDeviceQueue(self.handle, family, 0)
             pool = vk.VkCommandPoolCreateInfo(

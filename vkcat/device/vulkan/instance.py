@@ -8,6 +8,8 @@ from vkcat.device.interface import DeviceInfo, Limits
 from vkcat.device.vulkan.api import api, calling
 from vkcat.errors import DeviceError
 
+PORTABILITY = "VK_KHR_portability_enumeration"
+ENUMERATE_PORTABILITY = 1
 _KINDS = {1: "integrated", 2: "discrete", 3: "virtual", 4: "cpu"}
 
 
@@ -25,7 +27,16 @@ def create_instance() -> Any:
         engineVersion=0,
         apiVersion=vk.VK_MAKE_VERSION(1, 1, 0),
     )
-    create = vk.VkInstanceCreateInfo(pApplicationInfo=application)
+    # MoltenVK's devices are shown only to those who ask for them.
+    extensions, flags = [], 0
+    if PORTABILITY in {extension.extensionName for extension in vk.vkEnumerateInstanceExtensionProperties(None)}:
+        extensions, flags = [PORTABILITY], ENUMERATE_PORTABILITY
+    create = vk.VkInstanceCreateInfo(
+        flags=flags,
+        pApplicationInfo=application,
+        enabledExtensionCount=len(extensions),
+        ppEnabledExtensionNames=extensions or None,
+    )
     try:
         return vk.vkCreateInstance(create, None)
     except (vk.VkErrorIncompatibleDriver, vk.VkErrorInitializationFailed) as error:
