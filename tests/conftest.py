@@ -1,7 +1,7 @@
 """Two software drivers with different limits, both backends, and the validation layer over all of it.
 
-The loader reads its environment when an instance is made, so it is set here, before any test. Validation messages go
-to a file; `test_zz_validation.py`, collected last, reads it.
+The loader reads its environment when an instance is made, so it is set here, before any test. Validation messages are
+collected; `test_zz_validation.py`, which goes last, reads them.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 
@@ -27,7 +28,6 @@ ROOT = Path(__file__).parent.parent
 SWIFTSHADER = ROOT / ".cache" / "swiftshader" / "vk_swiftshader_icd.json"
 LAVAPIPE = sorted(Path("/usr/share/vulkan/icd.d").glob("lvp_icd*.json"))
 LAYER = Path("/usr/share/vulkan/explicit_layer.d/VkLayer_khronos_validation.json")
-LOG = Path(tempfile.mkdtemp(prefix="vkcat-validation-")) / "messages.log"
 IN_CI = os.environ.get("CI") == "true"
 
 DRIVERS = {"lavapipe": "llvmpipe", "swiftshader": "SwiftShader"}
@@ -50,16 +50,20 @@ def load_tool(name: str) -> ModuleType:
     return module
 
 
-def _use_validation() -> None:
+def _use_validation() -> Any:
     """Core and synchronisation validation of every Vulkan call in this process, of either backend."""
-    if LAYER.is_file():
-        variables, _ = load_tool("with_validation").environment(LOG.parent)
-        os.environ.update(variables)
+    if not LAYER.is_file():
+        return None
+    folder = tempfile.mkdtemp(prefix="vkcat-validation-")
+    messages = load_tool("with_validation").Messages(Path(folder))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    atexit.register(messages.close)
+    os.environ.update(messages.variables)
+    return messages
 
 
-atexit.register(shutil.rmtree, LOG.parent, ignore_errors=True)
 _use_both_drivers()
-_use_validation()
+MESSAGES = _use_validation()
 
 
 def plain_environment(**changes: str) -> dict[str, str]:

@@ -95,6 +95,9 @@ class KomputeRecording:
             self._sequence.destroy()
             self._sequence = self._device.manager.sequence()
         self._recorded = True
+        if not commands:
+            # kp begins a command buffer with its first operation; this one adds nothing to it.
+            self._sequence.record(kp.OpTensorSyncLocal([self._device.nothing.tensor]))
         written: set[int] = set()
         synced: set[int] = set()
         for command in commands:
@@ -144,6 +147,7 @@ class KomputeDevice:
         self._sequences: dict[int, KomputeRecording] = {}
         self._algorithms: list[Any] = []
         self.manager = kp.Manager(info.index, [info.compute_queue_family], [])
+        self.nothing = KomputeBuffer(self, 4, Memory.UPLOAD)
         self._check_round_trip()
 
     def _check_round_trip(self) -> None:
