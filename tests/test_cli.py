@@ -201,7 +201,11 @@ def test_validate_a_users_shader(tmp_path: Path) -> None:
     ("old", "new", "message"),
     [
         ("x[", "signal[", "linear: bindings: expected 0: reads x"),
-        ("uint K; }", "uint K; uint Z; }", "linear: push constants: expected some of ['B', 'K', 'N']"),
+        (
+            "uint K; }",
+            "uint K; uint Z; }",
+            "linear: push constants: expected some of ['uint32 B', 'uint32 K', 'uint32 N']",
+        ),
         ("void main() {", "void main() { oops", "my.comp: glslangValidator failed"),
         ("TILE = 1u", "LANES = 1u", "my.comp: glslangValidator failed"),
     ],

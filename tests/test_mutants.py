@@ -36,6 +36,10 @@ MUTANTS = [
     ("argmax", "tie_to_the_highest", "at < than_at", "at > than_at"),
     ("argmax", "missing_tail", "v < V; v +=", "v < (V & ~3u); v +="),
     ("argmax", "nan_wins", "value > than ||", "!(value <= than) ||"),
+    ("rms_norm", "dropped_eps", "/ float(D) + eps)", "/ float(D))"),
+    ("rms_norm", "sum_not_mean", "sums[0] / float(D)", "sums[0]"),
+    ("rms_norm", "dropped_gain", "* scale * gain[d]", "* scale"),
+    ("rms_norm", "missing_tail", "d < D; d += gl_WorkGroupSize.x) sum", "d < (D & ~3u); d += gl_WorkGroupSize.x) sum"),
 ]
 
 

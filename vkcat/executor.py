@@ -94,7 +94,11 @@ class Executor:
         check_interface(kernel, shader)
         interface = shader.interface
         rows = tile(sizes["B"]) if TILE in interface.spec else 1
-        push = np.array([sizes[name] for name in interface.push], np.uint32)
+        numbers = planned.node.attributes
+        push = np.array(
+            [sizes[name] if name in sizes else np.float32(numbers[name]).view(np.uint32) for name in interface.push],
+            np.uint32,
+        )
         groups = kernel.launch(sizes, rows).groups(interface.local_size)
         spec = [rows] * len(interface.spec)
         return self.device.dispatch(kernel.name, shader, self._slices(planned.regions), push, spec, groups)

@@ -58,6 +58,7 @@ class Node:
     kernel: Kernel
     tensors: Mapping[str, Tensor]
     sizes: Mapping[str, int]
+    attributes: Mapping[str, float]
 
     @property
     def reads(self) -> tuple[Tensor, ...]:
@@ -80,16 +81,22 @@ class Graph:
     carries: dict[Tensor, Tensor] = field(default_factory=dict)
     outputs: list[Tensor] = field(default_factory=list)
 
-    def add(self, op: str, name: str, **inputs: Tensor) -> tuple[Tensor, ...]:
+    def add(
+        self, op: str, name: str, attributes: Mapping[str, float] | None = None, /, **inputs: Tensor
+    ) -> tuple[Tensor, ...]:
         """Apply `op` to `inputs` by binding name; returns its outputs, new temporaries named `name.binding`.
 
-        Raises `ShapeError` when an input is missing, unknown, or of another shape or dtype than the kernel takes.
+        `attributes` are the op's numbers, all of them, by name. Raises `ShapeError` when an input is missing, unknown,
+        or of another shape or dtype than the kernel takes.
         """
         kernel = OPS[op]
         dtypes = {binding.name: binding.dtype for binding in load(op).interface.bindings}
         wanted = [binding for binding in kernel.shapes if binding not in kernel.outputs]
         if sorted(inputs) != sorted(wanted):
             raise ShapeError(mismatch(f"{op}: inputs of {name}", sorted(wanted), sorted(inputs)))
+        given = dict(attributes or {})
+        if sorted(given) != sorted(kernel.attributes):
+            raise ShapeError(mismatch(f"{op}: attributes of {name}", sorted(kernel.attributes), sorted(given)))
         for binding, tensor in inputs.items():
             if tensor.dtype != dtypes[binding]:
                 raise ShapeError(mismatch(f"{op}: {binding} ({tensor.name})", dtypes[binding], tensor.dtype))
@@ -99,7 +106,7 @@ class Graph:
             for binding in kernel.outputs
         }
         ordered = {binding: made.get(binding) or inputs[binding] for binding in kernel.shapes}
-        self.nodes.append(Node(name, kernel, ordered, sizes))
+        self.nodes.append(Node(name, kernel, ordered, sizes, given))
         return tuple(made[binding] for binding in kernel.outputs)
 
     def carry(self, state: Tensor, successor: Tensor) -> None:

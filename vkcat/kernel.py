@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
@@ -50,6 +50,7 @@ class Case:
     sizes: Sizes
     seed: int = 0
     scale: float = 1.0
+    attributes: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -64,7 +65,8 @@ class Kernel:
     `shapes` lists every binding in order with its symbolic shape. `reference` takes all inputs as float64 (or uint32)
     and returns the outputs. `bound` gives, for each output, the absolute error allowed at each element, derived from
     the inputs and the reference's outputs; `why` says in a few words where that comes from. `launch` takes the sizes
-    and how many rows of the batch one invocation computes.
+    and how many rows of the batch one invocation computes. `attributes` are the numbers a graph sets, float32 push
+    constants by the same names; the reference finds them among its inputs.
     """
 
     name: str
@@ -76,6 +78,7 @@ class Kernel:
     launch: Callable[[Sizes, int], Launch]
     inputs: Callable[[np.random.Generator, Case], dict[str, Array]]
     cases: tuple[Case, ...]
+    attributes: tuple[str, ...] = ()
 
     def sizes(self, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, int]:
         """Values of the dimension names in some or all bindings' shapes.
@@ -142,12 +145,11 @@ def check_interface(kernel: Kernel, shader: Shader) -> None:
     ]
     if got != expected:
         raise ShaderError(mismatch(f"{kernel.name}: bindings", _described(expected), _described(got)))
-    sizes = {_dimension(symbol)[1] for symbols in kernel.shapes.values() for symbol in symbols.split()}
-    unknown = [name for name in shader.interface.push if name not in sizes]
-    if unknown or shader.interface.push_bytes > MAX_PUSH_BYTES:
-        raise ShaderError(
-            mismatch(f"{kernel.name}: push constants", f"some of {sorted(sizes)}", list(shader.interface.push))
-        )
+    sizes = sorted({_dimension(symbol)[1] for symbols in kernel.shapes.values() for symbol in symbols.split()})
+    offered = [f"uint32 {name}" for name in sizes] + [f"float32 {name}" for name in kernel.attributes]
+    pushed = [f"{dtype} {name}" for name, dtype in shader.interface.push_dtypes.items()]
+    if not set(pushed) <= set(offered):
+        raise ShaderError(mismatch(f"{kernel.name}: push constants", f"some of {offered}", pushed))
     constants = [name for name in shader.interface.spec if name != TILE]
     if constants:
         raise ShaderError(mismatch(f"{kernel.name}: specialisation constants", f"{TILE} or none", constants))

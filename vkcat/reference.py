@@ -18,14 +18,20 @@ def widened(values: Array) -> Array:
     return values.astype(np.float64) if values.dtype == np.float32 else values
 
 
-def run_node(node: Node, values: Mapping[Tensor, Array]) -> dict[Tensor, Array]:
-    """Outputs of one node by its kernel's reference."""
+def node_inputs(node: Node, values: Mapping[Tensor, Array]) -> dict[str, Array]:
+    """What a node's reference and error bound take: its inputs and its attributes, as float32 holds them, by name."""
     inputs = {
         binding: widened(values[tensor])
         for binding, tensor in node.tensors.items()
         if binding not in node.kernel.outputs
     }
-    return {node.tensors[binding]: array for binding, array in node.kernel.reference(inputs).items()}
+    return inputs | {name: np.float64(np.float32(number)) for name, number in node.attributes.items()}
+
+
+def run_node(node: Node, values: Mapping[Tensor, Array]) -> dict[Tensor, Array]:
+    """Outputs of one node by its kernel's reference."""
+    outputs = node.kernel.reference(node_inputs(node, values))
+    return {node.tensors[binding]: array for binding, array in outputs.items()}
 
 
 class ReferenceExecutor:

@@ -37,12 +37,13 @@ class Binding:
 class Interface:
     """What a host must supply to dispatch a shader.
 
-    `push` maps each push constant's name to its byte offset; `spec` maps each specialisation constant's name to its id
-    and default; `shared_bytes` counts workgroup memory.
+    `push` maps each push constant's name to its byte offset, `push_dtypes` to its dtype; `spec` maps each
+    specialisation constant's name to its id and default; `shared_bytes` counts workgroup memory.
     """
 
     bindings: tuple[Binding, ...]
     push: dict[str, int]
+    push_dtypes: dict[str, str]
     spec: dict[str, tuple[int, int]]
     local_size: tuple[int, int, int]
     shared_bytes: int
@@ -179,6 +180,7 @@ def reflect(code: bytes, subject: str = "shader") -> Interface:
 def _interface(module: _Module) -> Interface:
     bindings: list[Binding] = []
     push: dict[str, int] = {}
+    push_dtypes: dict[str, str] = {}
     shared = 0
     for variable, pointer, storage in module.variables:
         _, (_, pointee) = module.types[pointer]
@@ -188,6 +190,7 @@ def _interface(module: _Module) -> Interface:
             for member in range(len(module.types[pointee][1])):
                 name = module.members.get((pointee, member), f"member{member}")
                 push[name] = module.member_decorations[pointee, member, _DECORATION_OFFSET][0]
+                push_dtypes[name] = _element_dtype(module, module.types[pointee][1][member])
         elif storage in (_STORAGE_BUFFER, _STORAGE_UNIFORM):
             member = len(module.types[pointee][1]) - 1
             marks = module.member_decorations
@@ -212,6 +215,7 @@ def _interface(module: _Module) -> Interface:
     return Interface(
         bindings=tuple(sorted(bindings, key=lambda binding: binding.index)),
         push=dict(sorted(push.items(), key=lambda item: item[1])),
+        push_dtypes=push_dtypes,
         spec=dict(sorted(spec.items(), key=lambda item: item[1])),
         local_size=_local_size(module),
         shared_bytes=shared,

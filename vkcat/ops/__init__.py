@@ -1,7 +1,7 @@
 """The list of ops. Adding one is its shader, its module here and its line below."""
 
 from vkcat.kernel import Kernel
-from vkcat.ops import argmax, embedding, gru_candidate, gru_cell, gru_gates, linear
+from vkcat.ops import argmax, embedding, gru_candidate, gru_cell, gru_gates, linear, rms_norm
 
 OPS: dict[str, Kernel] = {
     kernel.name: kernel
@@ -12,5 +12,6 @@ OPS: dict[str, Kernel] = {
         gru_gates.KERNEL,
         gru_candidate.KERNEL,
         argmax.KERNEL,
+        rms_norm.KERNEL,
     )
 }

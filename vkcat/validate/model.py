@@ -16,7 +16,7 @@ from vkcat.graph import Graph, Tensor
 from vkcat.kernel import UNIT_ROUNDOFF
 from vkcat.model import Model
 from vkcat.ops.gru_cell import HOLD, RESTART, STEP
-from vkcat.reference import ReferenceExecutor, run_node, widened
+from vkcat.reference import ReferenceExecutor, node_inputs, run_node
 from vkcat.shader import Shader
 from vkcat.validate.ops import GUARD_BYTES, POISON
 from vkcat.validate.result import Result, compare
@@ -83,9 +83,7 @@ def _step(
     for node in graph.nodes:
         values = {tensor: executor.read(tensor) for tensor in node.reads}
         expected = run_node(node, values)
-        bounds = node.kernel.bound(
-            {binding: widened(values[tensor]) for binding, tensor in node.tensors.items() if tensor in values}
-        )
+        bounds = node.kernel.bound(node_inputs(node, values))
         for binding in node.kernel.outputs:
             tensor = node.tensors[binding]
             case = f"{graph.name} step {t}: {tensor.name}"

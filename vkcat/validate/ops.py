@@ -13,7 +13,7 @@ from vkcat.device.interface import Device
 from vkcat.executor import Executor, device_packing
 from vkcat.graph import Graph, Role, Tensor
 from vkcat.kernel import Case, Kernel
-from vkcat.reference import run_node, widened
+from vkcat.reference import node_inputs, run_node
 from vkcat.shader import Shader
 from vkcat.validate.result import Result, compare
 
@@ -39,7 +39,7 @@ def validate_case(device: Device, kernel: Kernel, case: Case, shader: Shader | N
     arrays = kernel.inputs(np.random.default_rng(case.seed), case)
     graph = Graph("case")
     tensors = {name: Tensor(name, array.shape, str(array.dtype), Role.INPUT) for name, array in arrays.items()}
-    outputs = dict(zip(kernel.outputs, graph.add(kernel.name, kernel.name, **tensors), strict=True))
+    outputs = dict(zip(kernel.outputs, graph.add(kernel.name, kernel.name, case.attributes, **tensors), strict=True))
     for tensor in outputs.values():
         graph.output(tensor)
     packing = replace(device_packing(device), reuse=False, guard=GUARD_BYTES)
@@ -66,8 +66,9 @@ def validate_case(device: Device, kernel: Kernel, case: Case, shader: Shader | N
         stray = sum(int((old != new).sum()) for old, new in zip(before, after, strict=True))
     finally:
         executor.close()
-    reference = run_node(graph.nodes[0], {tensors[name]: array for name, array in arrays.items()})
-    bounds = kernel.bound({name: widened(array) for name, array in arrays.items()})
+    given = {tensors[name]: array for name, array in arrays.items()}
+    reference = run_node(graph.nodes[0], given)
+    bounds = kernel.bound(node_inputs(graph.nodes[0], given))
     results = []
     for name, tensor in outputs.items():
         result = compare(kernel.name, case.name, name, got[name], reference[tensor], bounds[name], kernel.why)
