@@ -18,7 +18,7 @@ CASES = [
 @pytest.mark.parametrize(("kernel", "case"), CASES)
 def test_case(device: Device, kernel: Kernel, case: Case) -> None:
     results = validate_case(device, kernel, case)
-    assert [result.tensor for result in results] == list(kernel.outputs)
+    assert [result.tensor for result in results] == list(kernel.written)
     assert [result.problem for result in results if not result.passed] == []
 
 

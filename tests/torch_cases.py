@@ -1,4 +1,4 @@
-"""GRU cases for torch, with weights both sides make from the same numbers. No vkcat and no torch in here."""
+"""Cases for torch, with weights both sides make from the same numbers. No vkcat and no torch in here."""
 
 from __future__ import annotations
 
@@ -81,3 +81,50 @@ def arrays(case: Case) -> Arrays:
         b_ih=[b for b, _ in biases],
         b_hh=[b for _, b in biases],
     )
+
+
+@dataclass(frozen=True)
+class RingCase:
+    """Causal attention under a band of width W: T steps, B streams, N heads of width d over G key and value heads."""
+
+    steps: int
+    batch: int
+    window: int
+    heads: int
+    groups: int
+    width: int
+    alibi: bool
+
+    @property
+    def name(self) -> str:
+        sizes = f"T{self.steps}-B{self.batch}-W{self.window}-N{self.heads}-G{self.groups}-d{self.width}"
+        return f"ring-{sizes}{'-alibi' if self.alibi else ''}"
+
+
+RING_CASES = (
+    RingCase(1, 1, 1, 1, 1, 1, alibi=False),
+    RingCase(20, 2, 8, 4, 2, 16, alibi=True),
+    RingCase(17, 3, 5, 6, 1, 7, alibi=False),
+    RingCase(150, 1, 70, 2, 2, 33, alibi=True),
+    RingCase(9, 2, 64, 3, 3, 64, alibi=True),
+)
+
+
+def ring_arrays(case: RingCase) -> dict[str, NDArray[np.float32]]:
+    """q (T, B, N d), k and v (T, B, G d), slopes (N)."""
+    rng = np.random.RandomState(case.steps * 1000 + case.heads * 10 + case.width)
+    N, G, d = case.heads, case.groups, case.width
+    arrays = {
+        name: rng.standard_normal((case.steps, case.batch, heads * d)) for name, heads in (("q", N), ("k", G), ("v", G))
+    }
+    arrays["slopes"] = 2.0 ** (-8.0 * np.arange(1, N + 1) / N) if case.alibi else np.zeros(N)
+    return {name: array.astype(np.float32) for name, array in arrays.items()}
+
+
+NORM_SHAPES = ((1, 1), (3, 63), (2, 4096), (5, 257))
+
+
+def norm_arrays(shape: tuple[int, int]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """x (B, D) and gain (D)."""
+    rng = np.random.RandomState(shape[0] * 10000 + shape[1])
+    return (30 * rng.standard_normal(shape)).astype(np.float32), rng.standard_normal(shape[1]).astype(np.float32)

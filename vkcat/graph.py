@@ -22,7 +22,8 @@ class Role(Enum):
 
     WEIGHT = "weight"  # set once, read by every step
     INPUT = "input"  # set by the host before each step
-    STATE = "state"  # carried from step to step
+    STATE = "state"  # carried from step to step, read from one slot and written to the other
+    MEMORY = "memory"  # kept from step to step in one slot, updated in place
     TEMPORARY = "temporary"  # lives inside one step
 
 
@@ -66,7 +67,7 @@ class Node:
 
     @property
     def writes(self) -> tuple[Tensor, ...]:
-        return tuple(self.tensors[binding] for binding in self.kernel.outputs)
+        return tuple(self.tensors[binding] for binding in self.kernel.written)
 
 
 @dataclass(eq=False)
@@ -94,6 +95,11 @@ class Graph:
         wanted = [binding for binding in kernel.shapes if binding not in kernel.outputs]
         if sorted(inputs) != sorted(wanted):
             raise ShapeError(mismatch(f"{op}: inputs of {name}", sorted(wanted), sorted(inputs)))
+        for binding in kernel.updates:
+            if inputs[binding].role is not Role.MEMORY:
+                raise ShapeError(
+                    mismatch(f"{op}: {binding} ({inputs[binding].name})", "a memory", inputs[binding].role.value)
+                )
         given = dict(attributes or {})
         if sorted(given) != sorted(kernel.attributes):
             raise ShapeError(mismatch(f"{op}: attributes of {name}", sorted(kernel.attributes), sorted(given)))

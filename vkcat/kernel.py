@@ -66,7 +66,8 @@ class Kernel:
     and returns the outputs. `bound` gives, for each output, the absolute error allowed at each element, derived from
     the inputs and the reference's outputs; `why` says in a few words where that comes from. `launch` takes the sizes
     and how many rows of the batch one invocation computes. `attributes` are the numbers a graph sets, float32 push
-    constants by the same names; the reference finds them among its inputs.
+    constants by the same names; the reference finds them among its inputs. `updates` are inputs that are changed in
+    place: the reference returns them as they are after.
     """
 
     name: str
@@ -79,6 +80,12 @@ class Kernel:
     inputs: Callable[[np.random.Generator, Case], dict[str, Array]]
     cases: tuple[Case, ...]
     attributes: tuple[str, ...] = ()
+    updates: tuple[str, ...] = ()
+
+    @property
+    def written(self) -> tuple[str, ...]:
+        """Everything the shader writes: its outputs, and what it updates in place."""
+        return (*self.outputs, *self.updates)
 
     def sizes(self, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, int]:
         """Values of the dimension names in some or all bindings' shapes.
@@ -141,7 +148,7 @@ def check_interface(kernel: Kernel, shader: Shader) -> None:
     """Raises `ShaderError` unless `shader` takes what the kernel gives, by the same names."""
     got = [(b.name, b.index, "writes" if b.writes else "reads") for b in shader.interface.bindings]
     expected = [
-        (name, index, "writes" if name in kernel.outputs else "reads") for index, name in enumerate(kernel.shapes)
+        (name, index, "writes" if name in kernel.written else "reads") for index, name in enumerate(kernel.shapes)
     ]
     if got != expected:
         raise ShaderError(mismatch(f"{kernel.name}: bindings", _described(expected), _described(got)))

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from vkcat.graph import Graph, Node, Tensor
+from vkcat.graph import Graph, Node, Role, Tensor
 
 Array = NDArray[Any]
 
@@ -25,13 +25,19 @@ def node_inputs(node: Node, values: Mapping[Tensor, Array]) -> dict[str, Array]:
         for binding, tensor in node.tensors.items()
         if binding not in node.kernel.outputs
     }
-    return inputs | {name: np.float64(np.float32(number)) for name, number in node.attributes.items()}
+    numbers = {name: np.asarray(np.float32(number), np.float64) for name, number in node.attributes.items()}
+    return inputs | numbers
 
 
 def run_node(node: Node, values: Mapping[Tensor, Array]) -> dict[Tensor, Array]:
     """Outputs of one node by its kernel's reference."""
     outputs = node.kernel.reference(node_inputs(node, values))
     return {node.tensors[binding]: array for binding, array in outputs.items()}
+
+
+def _kept(graph: Graph) -> list[Tensor]:
+    """What a graph keeps from step to step; it begins as zeros."""
+    return [*graph.carries, *(tensor for tensor in graph.tensors() if tensor.role is Role.MEMORY)]
 
 
 class ReferenceExecutor:
@@ -42,7 +48,7 @@ class ReferenceExecutor:
         self.values: dict[Tensor, Array] = {
             state: np.zeros(state.shape, np.float64 if state.dtype == "float32" else np.uint32)
             for graph in graphs
-            for state in graph.carries
+            for state in _kept(graph)
         }
 
     def write(self, tensor: Tensor, values: Array) -> None:

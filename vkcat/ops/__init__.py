@@ -1,7 +1,18 @@
 """The list of ops. Adding one is its shader, its module here and its line below."""
 
 from vkcat.kernel import Kernel
-from vkcat.ops import argmax, embedding, gru_candidate, gru_cell, gru_gates, linear, rms_norm
+from vkcat.ops import (
+    argmax,
+    embedding,
+    gru_candidate,
+    gru_cell,
+    gru_gates,
+    linear,
+    modulation,
+    ring_attention,
+    ring_write,
+    rms_norm,
+)
 
 OPS: dict[str, Kernel] = {
     kernel.name: kernel
@@ -13,5 +24,8 @@ OPS: dict[str, Kernel] = {
         gru_candidate.KERNEL,
         argmax.KERNEL,
         rms_norm.KERNEL,
+        ring_write.KERNEL,
+        ring_attention.KERNEL,
+        modulation.KERNEL,
     )
 }

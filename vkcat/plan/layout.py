@@ -77,7 +77,7 @@ def lay_out(graphs: Iterable[Graph], packing: Packing) -> Layout:
     for tensor in _unique(graphs):
         if tensor in successors or tensor in layout.regions:
             continue
-        if tensor.role is Role.WEIGHT:
+        if tensor.role in (Role.WEIGHT, Role.MEMORY):
             region = packer.place(tensor, Memory.DEVICE)
             layout.regions[tensor] = (region, region)
         elif tensor.role is Role.INPUT:

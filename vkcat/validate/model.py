@@ -78,13 +78,17 @@ def _step(
     for tensor, array in inputs.items():
         executor.write(tensor, array)
         reference.write(tensor, array)
+    # What a node updates in place is gone after the step.
+    before = {
+        node.tensors[name]: executor.read(node.tensors[name]) for node in graph.nodes for name in node.kernel.updates
+    }
     executor.step(graph.name)
     reference.step(graph.name)
     for node in graph.nodes:
-        values = {tensor: executor.read(tensor) for tensor in node.reads}
+        values = {t: before[t] if t in node.writes else executor.read(t) for t in node.reads}
         expected = run_node(node, values)
         bounds = node.kernel.bound(node_inputs(node, values))
-        for binding in node.kernel.outputs:
+        for binding in node.kernel.written:
             tensor = node.tensors[binding]
             case = f"{graph.name} step {t}: {tensor.name}"
             yield compare(

@@ -38,10 +38,15 @@ def validate_case(device: Device, kernel: Kernel, case: Case, shader: Shader | N
     """One case: every word of memory is NaN before it, and nothing but the outputs' elements may change."""
     arrays = kernel.inputs(np.random.default_rng(case.seed), case)
     graph = Graph("case")
-    tensors = {name: Tensor(name, array.shape, str(array.dtype), Role.INPUT) for name, array in arrays.items()}
-    outputs = dict(zip(kernel.outputs, graph.add(kernel.name, kernel.name, case.attributes, **tensors), strict=True))
+    tensors = {
+        name: Tensor(name, array.shape, str(array.dtype), Role.MEMORY if name in kernel.updates else Role.INPUT)
+        for name, array in arrays.items()
+    }
+    made = graph.add(kernel.name, kernel.name, case.attributes, **tensors)
+    outputs = dict(zip(kernel.outputs, made, strict=True))
     for tensor in outputs.values():
         graph.output(tensor)
+    written = outputs | {name: tensors[name] for name in kernel.updates}
     packing = replace(device_packing(device), reuse=False, guard=GUARD_BYTES)
     executor = Executor(
         device, [graph], "batched", packing=packing, shaders={kernel.name: shader} if shader is not None else None
@@ -56,12 +61,12 @@ def validate_case(device: Device, kernel: Kernel, case: Case, shader: Shader | N
         before = executor.words()
         executor.step("case")
         after = executor.words()
-        got = {name: executor.read(tensor) for name, tensor in outputs.items()}
+        got = {name: executor.read(tensor) for name, tensor in written.items()}
         unwritten = {
             name: int(np.isin(executor.element_words(tensor, after), (POISON, UNWRITTEN)).sum())
             for name, tensor in outputs.items()
         }
-        for tensor in outputs.values():
+        for tensor in written.values():
             executor.element_words(tensor, after)[...] = executor.element_words(tensor, before)
         stray = sum(int((old != new).sum()) for old, new in zip(before, after, strict=True))
     finally:
@@ -70,9 +75,9 @@ def validate_case(device: Device, kernel: Kernel, case: Case, shader: Shader | N
     reference = run_node(graph.nodes[0], given)
     bounds = kernel.bound(node_inputs(graph.nodes[0], given))
     results = []
-    for name, tensor in outputs.items():
+    for name, tensor in written.items():
         result = compare(kernel.name, case.name, name, got[name], reference[tensor], bounds[name], kernel.why)
-        if unwritten[name]:
+        if unwritten.get(name):
             result = replace(result, problem=f"{unwritten[name]} elements not written (or read from poisoned memory)")
         elif stray:
             result = replace(result, problem=f"{stray} words written outside the outputs")

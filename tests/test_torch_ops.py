@@ -1,0 +1,108 @@
+"""Ops against torch: RMSNorm, and a ring stepped through a sequence against band-masked attention over the whole."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import pytest
+from conftest import ROOT
+from torch_cases import NORM_SHAPES, RING_CASES, RingCase, norm_arrays, ring_arrays
+
+from vkcat.device.interface import Device
+from vkcat.executor import Executor, Steps
+from vkcat.graph import Graph, Role, Tensor
+from vkcat.ops.gru_cell import HOLD, RESTART, STEP
+from vkcat.reference import ReferenceExecutor
+
+
+@lru_cache(maxsize=1)
+def _golden() -> dict[str, np.ndarray[Any, Any]]:
+    with np.load(ROOT / "tests" / "golden" / "torch_ops.npz") as file:
+        return {name: file[name] for name in file.files}
+
+
+@pytest.mark.parametrize("shape", NORM_SHAPES, ids=str)
+def test_rms_norm(device: Device, shape: tuple[int, int]) -> None:
+    x, gain = norm_arrays(shape)
+    graph = Graph("norm")
+    inputs = {
+        "x": Tensor("x", x.shape, "float32", Role.INPUT),
+        "gain": Tensor("gain", gain.shape, "float32", Role.WEIGHT),
+    }
+    (y,) = graph.add("rms_norm", "norm", {"eps": 1e-6}, **inputs)
+    graph.output(y)
+    executor = Executor(device, [graph])
+    executor.write(inputs["x"], x)
+    executor.write(inputs["gain"], gain)
+    executor.step("norm")
+    assert np.abs(executor.read(y) - _golden()[f"norm-{shape[0]}-{shape[1]}"]).max() < 1e-5
+    executor.close()
+
+
+class _Ring:
+    """A graph that writes a step's key and value and attends."""
+
+    def __init__(self, case: RingCase) -> None:
+        B, C, Q = case.batch, case.groups * case.width, case.heads * case.width
+        self.graph = graph = Graph("ring")
+        self.q, self.k, self.v = (Tensor(n, (B, w), "float32", Role.INPUT) for n, w in (("q", Q), ("k", C), ("v", C)))
+        self.mode = Tensor("mode", (B,), "uint32", Role.INPUT)
+        self.slopes = Tensor("slopes", (case.heads,), "float32", Role.WEIGHT)
+        rings = {n: Tensor(n, (B, case.window, C), "float32", Role.MEMORY) for n in ("k_ring", "v_ring")}
+        t = Tensor("t", (B,), "uint32", Role.STATE)
+        (count,) = graph.add("ring_write", "write", k=self.k, v=self.v, t=t, mode=self.mode, **rings)
+        graph.carry(t, count)
+        (self.o,) = graph.add("ring_attention", "attention", q=self.q, t=count, slopes=self.slopes, **rings)
+        graph.output(self.o)
+
+    def run(self, steps: Steps, case: RingCase) -> np.ndarray[Any, Any]:
+        given = ring_arrays(case)
+        steps.write(self.slopes, given["slopes"])
+        outs = []
+        for t in range(case.steps):
+            for tensor, name in ((self.q, "q"), (self.k, "k"), (self.v, "v")):
+                steps.write(tensor, given[name][t])
+            steps.write(self.mode, np.full(case.batch, STEP if t else RESTART, np.uint32))
+            steps.step("ring")
+            outs.append(steps.read(self.o))
+        return np.stack(outs)
+
+
+@pytest.mark.parametrize("case", RING_CASES, ids=lambda case: case.name)
+@pytest.mark.parametrize("schedule", ["eager", "replay"])
+def test_ring_attention(device: Device, case: RingCase, schedule: str) -> None:
+    ring = _Ring(case)
+    executor = Executor(device, [ring.graph], schedule)
+    assert np.abs(ring.run(executor, case) - _golden()[case.name]).max() < 1e-5
+    # A second sequence restarts: nothing of the first is seen.
+    assert np.abs(ring.run(executor, case) - _golden()[case.name]).max() < 1e-5
+    executor.close()
+
+
+@pytest.mark.parametrize("case", RING_CASES, ids=lambda case: case.name)
+def test_ring_attention_in_the_reference(case: RingCase) -> None:
+    ring = _Ring(case)
+    assert np.abs(ring.run(ReferenceExecutor([ring.graph]), case) - _golden()[case.name]).max() < 1e-6
+
+
+def test_a_held_stream_keeps_its_ring(vulkan_device: Device) -> None:
+    case = RING_CASES[1]
+    ring, given = _Ring(case), ring_arrays(case)
+    executor = Executor(vulkan_device, [ring.graph])
+    executor.write(ring.slopes, given["slopes"])
+    modes = [[RESTART, RESTART], [STEP, STEP], [HOLD, STEP], [STEP, STEP]]
+    outs = []
+    # Stream 0 is held in the third step and goes on with what it would have got there.
+    feed = [(0, 0), (1, 1), (5, 2), (2, 3)]
+    for mode, (first, second) in zip(modes, feed, strict=True):
+        for tensor, name in ((ring.q, "q"), (ring.k, "k"), (ring.v, "v")):
+            executor.write(tensor, np.stack([given[name][first, 0], given[name][second, 1]]))
+        executor.write(ring.mode, np.array(mode, np.uint32))
+        executor.step("ring")
+        outs.append(executor.read(ring.o))
+    golden = _golden()[case.name]
+    assert np.abs(outs[3][0] - golden[2, 0]).max() < 1e-5
+    assert np.abs(outs[3][1] - golden[3, 1]).max() < 1e-5
+    executor.close()
