@@ -1,4 +1,7 @@
-"""Ops against torch: RMSNorm, and a ring stepped through a sequence against band-masked attention over the whole."""
+"""Ops against torch and transformers, stepped through a sequence and compared with the oracle's way over the whole.
+
+RMSNorm; a ring with band-masked attention; the delta memory with transformers' chunked Kimi delta attention.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,16 @@ from typing import Any
 import numpy as np
 import pytest
 from conftest import ROOT
-from torch_cases import NORM_SHAPES, RING_CASES, RingCase, norm_arrays, ring_arrays
+from torch_cases import (
+    DELTA_CASES,
+    NORM_SHAPES,
+    RING_CASES,
+    DeltaCase,
+    RingCase,
+    delta_arrays,
+    norm_arrays,
+    ring_arrays,
+)
 
 from vkcat.device.interface import Device
 from vkcat.executor import Executor, Steps
@@ -106,3 +118,74 @@ def test_a_held_stream_keeps_its_ring(vulkan_device: Device) -> None:
     assert np.abs(outs[3][0] - golden[2, 0]).max() < 1e-5
     assert np.abs(outs[3][1] - golden[3, 1]).max() < 1e-5
     executor.close()
+
+
+class _Delta:
+    """Short convolutions of q, k and v, the memory, and the gated norm."""
+
+    def __init__(self, case: DeltaCase) -> None:
+        B, N, R, P = case.batch, case.heads, case.heads * case.key, case.heads * case.value
+        self.graph = graph = Graph("delta")
+        widths = {"q": R, "k": R, "z": R, "v": P, "gate": P, "beta": N}
+        self.inputs = {name: Tensor(name, (B, width), "float32", Role.INPUT) for name, width in widths.items()}
+        shapes = {"a": (N,), "gain": (case.value,), "w_q": (R, 4), "w_k": (R, 4), "w_v": (P, 4)}
+        self.weights = {name: Tensor(name, shape, "float32", Role.WEIGHT) for name, shape in shapes.items()}
+        self.mode = Tensor("mode", (B,), "uint32", Role.INPUT)
+        mixed = {name: self._convolved(name, widths[name], B) for name in "qkv"}
+        self.memory = Tensor("memory", (B, R, case.value), "float32", Role.MEMORY)
+        (o,) = graph.add(
+            "delta_memory",
+            "memory",
+            {"bounded": 0.0},
+            **mixed,
+            beta=self.inputs["beta"],
+            z=self.inputs["z"],
+            a=self.weights["a"],
+            mode=self.mode,
+            memory=self.memory,
+        )
+        (self.o,) = graph.add(
+            "gated_norm", "norm", {"eps": 1e-6}, x=o, gate=self.inputs["gate"], gain=self.weights["gain"]
+        )
+        graph.output(self.o)
+
+    def _convolved(self, name: str, width: int, batch: int) -> Tensor:
+        history = Tensor(f"{name}.history", (batch, 3, width), "float32", Role.STATE)
+        y, after = self.graph.add(
+            "short_conv",
+            f"conv.{name}",
+            x=self.inputs[name],
+            w=self.weights[f"w_{name}"],
+            history=history,
+            mode=self.mode,
+        )
+        self.graph.carry(history, after)
+        return y
+
+    def run(self, steps: Steps, case: DeltaCase) -> np.ndarray[Any, Any]:
+        given = delta_arrays(case)
+        for name, tensor in self.weights.items():
+            steps.write(tensor, given[name])
+        outs = []
+        for t in range(case.steps):
+            for name, tensor in self.inputs.items():
+                steps.write(tensor, given[name][t])
+            steps.write(self.mode, np.full(case.batch, STEP if t else RESTART, np.uint32))
+            steps.step("delta")
+            outs.append(steps.read(self.o))
+        return np.stack(outs)
+
+
+@pytest.mark.parametrize("case", DELTA_CASES, ids=lambda case: case.name)
+def test_delta_memory(device: Device, case: DeltaCase) -> None:
+    delta = _Delta(case)
+    executor = Executor(device, [delta.graph])
+    for _ in range(2):
+        assert np.abs(delta.run(executor, case) - _golden()[case.name]).max() < 1e-5
+    executor.close()
+
+
+@pytest.mark.parametrize("case", DELTA_CASES, ids=lambda case: case.name)
+def test_delta_memory_in_the_reference(case: DeltaCase) -> None:
+    delta = _Delta(case)
+    assert np.abs(delta.run(ReferenceExecutor([delta.graph]), case) - _golden()[case.name]).max() < 1e-5

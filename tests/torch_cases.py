@@ -128,3 +128,37 @@ def norm_arrays(shape: tuple[int, int]) -> tuple[NDArray[np.float32], NDArray[np
     """x (B, D) and gain (D)."""
     rng = np.random.RandomState(shape[0] * 10000 + shape[1])
     return (30 * rng.standard_normal(shape)).astype(np.float32), rng.standard_normal(shape[1]).astype(np.float32)
+
+
+@dataclass(frozen=True)
+class DeltaCase:
+    """Kimi delta attention with its short convolutions: T steps, B streams, N heads, K key and V value channels."""
+
+    steps: int
+    batch: int
+    heads: int
+    key: int
+    value: int
+
+    @property
+    def name(self) -> str:
+        return f"delta-T{self.steps}-B{self.batch}-N{self.heads}-K{self.key}-V{self.value}"
+
+
+DELTA_CASES = (
+    DeltaCase(1, 1, 1, 4, 4),
+    DeltaCase(70, 2, 2, 16, 16),
+    DeltaCase(40, 3, 3, 7, 12),
+    DeltaCase(9, 1, 2, 65, 33),
+)
+
+
+def delta_arrays(case: DeltaCase) -> dict[str, NDArray[np.float32]]:
+    """q, k, z (T, B, N K), v, gate (T, B, N V), beta (T, B, N), a (N), gain (V), w_q, w_k (N K, 4), w_v (N V, 4)."""
+    rng = np.random.RandomState(case.steps * 1000 + case.key)
+    N, R, P = case.heads, case.heads * case.key, case.heads * case.value
+    widths = {"q": R, "k": R, "z": R, "v": P, "gate": P, "beta": N}
+    arrays = {name: rng.standard_normal((case.steps, case.batch, width)) for name, width in widths.items()}
+    arrays |= {"a": rng.uniform(-1, 1, N), "gain": rng.standard_normal(case.value)}
+    arrays |= {f"w_{name}": rng.standard_normal((width, 4)) for name, width in (("q", R), ("k", R), ("v", P))}
+    return {name: array.astype(np.float32) for name, array in arrays.items()}

@@ -3,7 +3,9 @@
 from vkcat.kernel import Kernel
 from vkcat.ops import (
     argmax,
+    delta_memory,
     embedding,
+    gated_norm,
     gru_candidate,
     gru_cell,
     gru_gates,
@@ -12,6 +14,7 @@ from vkcat.ops import (
     ring_attention,
     ring_write,
     rms_norm,
+    short_conv,
 )
 
 OPS: dict[str, Kernel] = {
@@ -27,5 +30,8 @@ OPS: dict[str, Kernel] = {
         ring_write.KERNEL,
         ring_attention.KERNEL,
         modulation.KERNEL,
+        short_conv.KERNEL,
+        delta_memory.KERNEL,
+        gated_norm.KERNEL,
     )
 }
