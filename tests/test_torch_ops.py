@@ -1,6 +1,7 @@
 """Ops against torch and transformers, stepped through a sequence and compared with the oracle's way over the whole.
 
-RMSNorm; a ring with band-masked attention; the delta memory with transformers' chunked Kimi delta attention.
+RMSNorm; a ring with band-masked attention; the delta memory with transformers' chunked Kimi delta attention; routed
+experts with its Mixtral (softmax) and Kimi Linear (biased sigmoid) blocks.
 """
 
 from __future__ import annotations
@@ -13,11 +14,14 @@ import pytest
 from conftest import ROOT
 from torch_cases import (
     DELTA_CASES,
+    MOE_CASES,
     NORM_SHAPES,
     RING_CASES,
     DeltaCase,
+    MoeCase,
     RingCase,
     delta_arrays,
+    moe_arrays,
     norm_arrays,
     ring_arrays,
 )
@@ -189,3 +193,38 @@ def test_delta_memory(device: Device, case: DeltaCase) -> None:
 def test_delta_memory_in_the_reference(case: DeltaCase) -> None:
     delta = _Delta(case)
     assert np.abs(delta.run(ReferenceExecutor([delta.graph]), case) - _golden()[case.name]).max() < 1e-5
+
+
+def _moe(steps_of: Any, case: MoeCase) -> np.ndarray[Any, Any]:
+    """Router, route, experts, combine, run once by what `steps_of` makes of the graph."""
+    given = moe_arrays(case)
+    graph = Graph("moe")
+    x = Tensor("x", given["x"].shape, "float32", Role.INPUT)
+    zeros = Tensor("zeros", (case.experts,), "float32", Role.WEIGHT)
+    weights = {n: Tensor(n, given[n].shape, "float32", Role.WEIGHT) for n in ("router", "bias", "w_in", "w_out")}
+    (logits,) = graph.add("linear", "router", x=x, w=weights["router"], bias=zeros)
+    numbers = {"softmax": float(case.softmax), "S": case.chosen}
+    index, weight = graph.add("moe_route", "route", numbers, logits=logits, bias=weights["bias"])
+    w = {name: weights[name] for name in ("w_in", "w_out")}
+    (y,) = graph.add("moe_expert", "experts", {"situ": 0.0}, x=x, index=index, **w)
+    (combined,) = graph.add("moe_combine", "combine", y=y, weight=weight)
+    graph.output(combined)
+    steps: Steps = steps_of(graph)
+    steps.write(x, given["x"])
+    steps.write(zeros, np.zeros(case.experts, np.float32))
+    for name, tensor in weights.items():
+        steps.write(tensor, given[name])
+    steps.step("moe")
+    out = steps.read(combined)
+    steps.close()
+    return out
+
+
+@pytest.mark.parametrize("case", MOE_CASES, ids=lambda case: case.name)
+def test_routed_experts(device: Device, case: MoeCase) -> None:
+    assert np.abs(_moe(lambda graph: Executor(device, [graph]), case) - _golden()[case.name]).max() < 1e-5
+
+
+@pytest.mark.parametrize("case", MOE_CASES, ids=lambda case: case.name)
+def test_routed_experts_in_the_reference(case: MoeCase) -> None:
+    assert np.abs(_moe(lambda graph: ReferenceExecutor([graph]), case) - _golden()[case.name]).max() < 1e-5

@@ -162,3 +162,42 @@ def delta_arrays(case: DeltaCase) -> dict[str, NDArray[np.float32]]:
     arrays |= {"a": rng.uniform(-1, 1, N), "gain": rng.standard_normal(case.value)}
     arrays |= {f"w_{name}": rng.standard_normal((width, 4)) for name, width in (("q", R), ("k", R), ("v", P))}
     return {name: array.astype(np.float32) for name, array in arrays.items()}
+
+
+@dataclass(frozen=True)
+class MoeCase:
+    """Routed experts: B tokens of width D, E experts of hidden width M, S chosen, by softmax or biased sigmoid."""
+
+    batch: int
+    width: int
+    experts: int
+    hidden: int
+    chosen: int
+    softmax: bool
+
+    @property
+    def name(self) -> str:
+        sizes = f"B{self.batch}-D{self.width}-E{self.experts}-M{self.hidden}-S{self.chosen}"
+        return f"moe-{sizes}-{'softmax' if self.softmax else 'sigmoid'}"
+
+
+MOE_CASES = (
+    MoeCase(5, 32, 8, 48, 2, softmax=True),
+    MoeCase(3, 63, 5, 100, 3, softmax=True),
+    MoeCase(4, 32, 8, 48, 2, softmax=False),
+    MoeCase(3, 65, 16, 33, 4, softmax=False),
+)
+
+
+def moe_arrays(case: MoeCase) -> dict[str, NDArray[np.float32]]:
+    """x (B, D), router (E, D), bias (E), w_in (E, 2M, D), w_out (E, D, M)."""
+    rng = np.random.RandomState(case.width * 100 + case.experts)
+    B, D, E, M = case.batch, case.width, case.experts, case.hidden
+    arrays = {
+        "x": rng.standard_normal((B, D)),
+        "router": rng.standard_normal((E, D)),
+        "bias": np.zeros(E) if case.softmax else rng.standard_normal(E),
+        "w_in": rng.standard_normal((E, 2 * M, D)) / np.sqrt(D),
+        "w_out": rng.standard_normal((E, D, M)) / np.sqrt(M),
+    }
+    return {name: array.astype(np.float32) for name, array in arrays.items()}

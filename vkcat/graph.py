@@ -87,8 +87,8 @@ class Graph:
     ) -> tuple[Tensor, ...]:
         """Apply `op` to `inputs` by binding name; returns its outputs, new temporaries named `name.binding`.
 
-        `attributes` are the op's numbers, all of them, by name. Raises `ShapeError` when an input is missing, unknown,
-        or of another shape or dtype than the kernel takes.
+        `attributes` are the op's numbers, all of them, by name, the sizes that only its outputs have among them. Raises
+        `ShapeError` when an input is missing, unknown, or of another shape or dtype than the kernel takes.
         """
         kernel = OPS[op]
         dtypes = {binding.name: binding.dtype for binding in load(op).interface.bindings}
@@ -101,12 +101,14 @@ class Graph:
                     mismatch(f"{op}: {binding} ({inputs[binding].name})", "a memory", inputs[binding].role.value)
                 )
         given = dict(attributes or {})
-        if sorted(given) != sorted(kernel.attributes):
-            raise ShapeError(mismatch(f"{op}: attributes of {name}", sorted(kernel.attributes), sorted(given)))
+        asked = sorted([*kernel.attributes, *kernel.free_sizes])
+        if sorted(given) != asked:
+            raise ShapeError(mismatch(f"{op}: attributes of {name}", asked, sorted(given)))
         for binding, tensor in inputs.items():
             if tensor.dtype != dtypes[binding]:
                 raise ShapeError(mismatch(f"{op}: {binding} ({tensor.name})", dtypes[binding], tensor.dtype))
         sizes = kernel.sizes({binding: tensor.shape for binding, tensor in inputs.items()})
+        sizes |= {size: int(given[size]) for size in kernel.free_sizes}
         made = {
             binding: Tensor(f"{name}.{binding}", kernel.shape(binding, sizes), dtypes[binding], Role.TEMPORARY)
             for binding in kernel.outputs

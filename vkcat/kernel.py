@@ -83,6 +83,14 @@ class Kernel:
     updates: tuple[str, ...] = ()
 
     @property
+    def free_sizes(self) -> tuple[str, ...]:
+        """Dimensions that only outputs have: a graph gives them with the attributes."""
+        given = [self.shapes[binding] for binding in self.shapes if binding not in self.outputs]
+        known = {_dimension(symbol)[1] for symbols in given for symbol in symbols.split()}
+        asked = [_dimension(symbol)[1] for binding in self.outputs for symbol in self.shapes[binding].split()]
+        return tuple(dict.fromkeys(name for name in asked if name not in known))
+
+    @property
     def written(self) -> tuple[str, ...]:
         """Everything the shader writes: its outputs, and what it updates in place."""
         return (*self.outputs, *self.updates)

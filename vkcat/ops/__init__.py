@@ -11,6 +11,9 @@ from vkcat.ops import (
     gru_gates,
     linear,
     modulation,
+    moe_combine,
+    moe_expert,
+    moe_route,
     ring_attention,
     ring_write,
     rms_norm,
@@ -33,5 +36,8 @@ OPS: dict[str, Kernel] = {
         short_conv.KERNEL,
         delta_memory.KERNEL,
         gated_norm.KERNEL,
+        moe_route.KERNEL,
+        moe_expert.KERNEL,
+        moe_combine.KERNEL,
     )
 }

@@ -42,7 +42,8 @@ def validate_case(device: Device, kernel: Kernel, case: Case, shader: Shader | N
         name: Tensor(name, array.shape, str(array.dtype), Role.MEMORY if name in kernel.updates else Role.INPUT)
         for name, array in arrays.items()
     }
-    made = graph.add(kernel.name, kernel.name, case.attributes, **tensors)
+    numbers = dict(case.attributes) | {name: case.sizes[name] for name in kernel.free_sizes}
+    made = graph.add(kernel.name, kernel.name, numbers, **tensors)
     outputs = dict(zip(kernel.outputs, made, strict=True))
     for tensor in outputs.values():
         graph.output(tensor)

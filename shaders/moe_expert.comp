@@ -1,0 +1,60 @@
+#version 450
+#extension GL_GOOGLE_include_directive : require
+#include "rows.glsl"
+#include "gates.glsl"
+
+// Gated MLP of every chosen expert of every stream: y = W_out (act(W_gate x) * (W_up x)). One workgroup a stream and
+// choice; the hidden vector stays in shared memory. Only chosen experts' weights are read.
+
+layout(local_size_x = 64) in;
+
+layout(push_constant) uniform Sizes { uint B; uint S; uint E; uint D; uint M; float situ; };
+
+layout(binding = 0) readonly buffer X { vec4 x[]; };
+layout(binding = 1) readonly buffer Index { uint index[]; };
+layout(binding = 2) readonly buffer WIn { vec4 w_in[]; };
+layout(binding = 3) readonly buffer WOut { float w_out[]; };
+layout(binding = 4) writeonly buffer Y { float y[]; };
+
+const uint WIDEST = 2048u;
+
+shared float hidden[WIDEST];
+
+float activation(float gate, float up) {
+    if (situ != 0.0) return 4.0 * tanh_exp(gate / 4.0) * sigmoid(gate) * (25.0 * tanh_exp(up / 25.0));
+    return gate * sigmoid(gate) * up;
+}
+
+void main() {
+    uint b = gl_WorkGroupID.x;
+    uint s = gl_WorkGroupID.y;
+    uint lane = gl_LocalInvocationID.x;
+    uint expert = min(index[b * pitch(S) + s], E - 1u);
+    uint row = pitch4(D);
+    uint whole = D >> 2;
+    uint tail = D & 3u;
+
+    for (uint m = lane; m < M; m += gl_WorkGroupSize.x) {
+        uint gate_row = (expert * 2u * M + m) * row;
+        uint up_row = gate_row + M * row;
+        vec4 gate = vec4(0.0);
+        vec4 up = vec4(0.0);
+        for (uint i = 0u; i < whole; ++i) {
+            vec4 v = x[b * row + i];
+            gate += w_in[gate_row + i] * v;
+            up += w_in[up_row + i] * v;
+        }
+        if (tail > 0u) {
+            vec4 v = head(x[b * row + whole], tail);
+            gate += head(w_in[gate_row + whole], tail) * v;
+            up += head(w_in[up_row + whole], tail) * v;
+        }
+        hidden[m] = activation(sum4(gate), sum4(up));
+    }
+    barrier();
+    for (uint d = lane; d < D; d += gl_WorkGroupSize.x) {
+        float sum = 0.0;
+        for (uint m = 0u; m < M; ++m) sum += w_out[(expert * D + d) * pitch(M) + m] * hidden[m];
+        y[(b * S + s) * pitch(D) + d] = sum;
+    }
+}

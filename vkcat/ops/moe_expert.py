@@ -1,0 +1,109 @@
+"""Gated MLP of every chosen expert of every token, in one dispatch.
+
+    y = W_out (act(W_gate x) * (W_up x))
+    act(g) u = silu(g) u                                            `situ` = 0
+             = [4 tanh(g / 4) sigmoid(g)] [25 tanh(u / 25)]         `situ` = 1
+
+Sources: Shazeer, GLU Variants Improve Transformer, arXiv 2002.05202 (SwiGLU); the Kimi K3 report (SiTU). With E = 1 and
+index 0 it is a plain gated MLP, or a shared expert.
+
+| tensor | shape | dtype |
+|---|---|---|
+| x | (B, D) | float32 |
+| index | (B, S) | uint32, below E |
+| w_in | (E, 2M, D): gate rows, then up rows | float32 |
+| w_out | (E, D, M), M at most 2048 | float32 |
+| y | (B, S, D) | float32 |
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from vkcat.errors import ShapeError, mismatch
+from vkcat.kernel import UNIT_ROUNDOFF, Array, Arrays, Case, Kernel, Launch, Sizes, dot_error
+from vkcat.ops.gru_cell import GATE_ERROR, sigmoid
+
+WIDEST = 2048
+
+
+def _products(t: Arrays) -> tuple[Array, Array]:
+    """Gate and up products, (B, S, M) each."""
+    both = np.einsum("bsmd,bd->bsm", t["w_in"][t["index"]], t["x"])
+    gate, up = np.split(both, 2, axis=2)
+    return gate, up
+
+
+def _hidden(gate: Array, up: Array, situ: bool) -> Array:
+    if situ:
+        return np.asarray(4 * np.tanh(gate / 4) * sigmoid(gate) * (25 * np.tanh(up / 25)))
+    return np.asarray(gate * sigmoid(gate) * up)
+
+
+def reference(t: Arrays) -> dict[str, Array]:
+    hidden = _hidden(*_products(t), bool(t["situ"]))
+    return {"y": np.einsum("bsdm,bsm->bsd", t["w_out"][t["index"]], hidden)}
+
+
+def bound(t: Arrays) -> dict[str, Array]:
+    """silu and SiTU's gate have slopes of at most 1.1, its up part one of at most 1."""
+    D, M = t["w_in"].shape[2], t["w_out"].shape[2]
+    gate, up = _products(t)
+    e_gate, e_up = np.split(
+        dot_error(D, np.einsum("bsmd,bd->bsm", np.abs(t["w_in"][t["index"]]), np.abs(t["x"]))), 2, axis=2
+    )
+    if t["situ"]:
+        first, second = 4 * np.tanh(gate / 4) * sigmoid(gate), 25 * np.tanh(up / 25)
+        e_first = 1.1 * e_gate + 8 * GATE_ERROR
+        e_second = e_up + 25 * GATE_ERROR
+    else:
+        first, second = gate * sigmoid(gate), up
+        e_first = 1.1 * e_gate + np.abs(gate) * GATE_ERROR
+        e_second = e_up
+    hidden = np.abs(first * second)
+    e_hidden = np.abs(second) * e_first + np.abs(first) * e_second + e_first * e_second + 4 * UNIT_ROUNDOFF * hidden
+    w_out = np.abs(t["w_out"][t["index"]])
+    sums = np.einsum("bsdm,bsm->bsd", w_out, hidden + e_hidden)
+    return {"y": np.einsum("bsdm,bsm->bsd", w_out, e_hidden) + dot_error(M, sums)}
+
+
+def launch(sizes: Sizes, tile: int) -> Launch:
+    """Raises `ShapeError` when an expert is wider than the shared memory that holds its hidden vector."""
+    if sizes["M"] > WIDEST:
+        raise ShapeError(mismatch("moe_expert: w_out", f"M at most {WIDEST}", sizes["M"]))
+    return Launch(workgroups=(sizes["B"], sizes["S"], 1))
+
+
+def inputs(rng: np.random.Generator, case: Case) -> dict[str, Array]:
+    B, S, E, D, M = (case.sizes[name] for name in "BSEDM")
+    index = rng.integers(0, E, (B, S), dtype=np.uint32)
+    index[0, 0], index[-1, -1] = 0, E - 1
+    return {
+        "x": (case.scale * rng.standard_normal((B, D))).astype(np.float32),
+        "index": index,
+        "w_in": (rng.standard_normal((E, 2 * M, D)) / np.sqrt(D)).astype(np.float32),
+        "w_out": (rng.standard_normal((E, D, M)) / np.sqrt(M)).astype(np.float32),
+    }
+
+
+_SILU, _SITU = {"situ": 0.0}, {"situ": 1.0}
+
+KERNEL = Kernel(
+    name="moe_expert",
+    shapes={"x": "B D", "index": "B S", "w_in": "E 2M D", "w_out": "E D M", "y": "B S D"},
+    outputs=("y",),
+    attributes=("situ",),
+    reference=reference,
+    bound=bound,
+    why="both products' rounding through gates of slope 1.1, 16 u a gate",
+    launch=launch,
+    inputs=inputs,
+    cases=(
+        Case({"B": 1, "S": 1, "E": 1, "D": 1, "M": 1}, attributes=_SILU),
+        Case({"B": 3, "S": 2, "E": 5, "D": 63, "M": 100}, seed=1, attributes=_SILU),
+        Case({"B": 2, "S": 3, "E": 3, "D": 100, "M": 63}, seed=2, attributes=_SITU),
+        Case({"B": 2, "S": 1, "E": 2, "D": 257, "M": 65}, seed=3, attributes=_SITU),
+        Case({"B": 63, "S": 2, "E": 7, "D": 3, "M": 5}, seed=4, attributes=_SILU),
+        Case({"B": 3, "S": 1, "E": 2, "D": 8, "M": 257}, seed=5, scale=100, attributes=_SITU),
+    ),
+)

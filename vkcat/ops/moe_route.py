@@ -1,0 +1,101 @@
+"""Route each token to the S experts of greatest score + bias, ties to the lower index.
+
+    s = sigmoid(logits) or softmax(logits)
+    chosen = top S of s + bias                       the bias chooses only
+    weight = s / sum of the chosen s   for S > 1;    s itself for S = 1
+
+Sources: Jiang et al., Mixtral of Experts, arXiv 2401.04088 (softmax); DeepSeek-V3, arXiv 2412.19437, section 2.1.2
+(sigmoid, the bias that only chooses). For S = 1 a weight made to sum to one would be 1, and the router would get no
+gradient.
+
+| tensor | shape | dtype |
+|---|---|---|
+| logits | (B, E) | float32 |
+| bias | (E) | float32 |
+| index | (B, S), S at most 16 | uint32, below E and different in a row |
+| weight | (B, S) | float32 |
+
+`softmax` is an attribute: 1 for softmax, 0 for sigmoid.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from vkcat.errors import ShapeError, mismatch
+from vkcat.kernel import UNIT_ROUNDOFF, Array, Arrays, Case, Kernel, Launch, Sizes
+from vkcat.ops.gru_cell import GATE_ERROR, sigmoid
+
+MOST = 16
+
+
+def _scores(t: Arrays) -> Array:
+    if not t["softmax"]:
+        return sigmoid(t["logits"])
+    weights = np.exp(t["logits"] - t["logits"].max(axis=1, keepdims=True))
+    return np.asarray(weights / weights.sum(axis=1, keepdims=True))
+
+
+def reference(t: Arrays) -> dict[str, Array]:
+    scores = _scores(t)
+    S = int(t["S"])
+    # A stable sort of the negated keeps equal ones in the order of their index.
+    index = np.argsort(-(scores + t["bias"]), axis=1, kind="stable")[:, :S]
+    weight = np.take_along_axis(scores, index, axis=1)
+    if S > 1:
+        weight = weight / (weight.sum(axis=1, keepdims=True) + 1e-20)
+    return {"index": index.astype(np.uint32), "weight": weight}
+
+
+def bound(t: Arrays) -> dict[str, Array]:
+    """A sigmoid is off by an absolute, a softmax by a relative error; making it sum to one at most doubles that."""
+    r = reference(t)
+    scores = np.take_along_axis(_scores(t), r["index"].astype(np.int64), axis=1)
+    span = np.minimum(t["logits"].max(axis=1) - t["logits"].min(axis=1), 100)[:, None]
+    softmax = (2 * (3 + 2 * span) + t["logits"].shape[1] + 8) * 2 * UNIT_ROUNDOFF * scores
+    error = softmax if t["softmax"] else np.full(scores.shape, GATE_ERROR)
+    if int(t["S"]) > 1:
+        total = scores.sum(axis=1, keepdims=True)
+        error = (error + r["weight"] * error.sum(axis=1, keepdims=True)) / total + 4 * UNIT_ROUNDOFF
+    return {"index": np.zeros(scores.shape), "weight": error}
+
+
+def launch(sizes: Sizes, tile: int) -> Launch:
+    """Raises `ShapeError` when more experts are to be chosen than there are, or than a shader keeps."""
+    if not 1 <= sizes["S"] <= min(sizes["E"], MOST):
+        raise ShapeError(mismatch("moe_route: S", f"1 to {min(sizes['E'], MOST)} experts a token", sizes["S"]))
+    return Launch(invocations=(sizes["B"], 1, 1))
+
+
+def inputs(rng: np.random.Generator, case: Case) -> dict[str, Array]:
+    B, E = case.sizes["B"], case.sizes["E"]
+    logits = rng.standard_normal((B, E)).astype(np.float32)
+    # All equal, and all equal but the last: ties go to the lower index.
+    logits[0] = 0.25
+    logits[-1, : E - 1] = 0.5
+    bias = np.round(rng.standard_normal(E), 1) if case.seed % 2 else np.zeros(E)
+    return {"logits": logits, "bias": bias.astype(np.float32)}
+
+
+_SOFTMAX, _SIGMOID = {"softmax": 1.0}, {"softmax": 0.0}
+
+KERNEL = Kernel(
+    name="moe_route",
+    shapes={"logits": "B E", "bias": "E", "index": "B S", "weight": "B S"},
+    outputs=("index", "weight"),
+    attributes=("softmax",),
+    reference=reference,
+    bound=bound,
+    why="16 u a sigmoid, exp as Vulkan allows a softmax; an index is exact",
+    launch=launch,
+    inputs=inputs,
+    cases=(
+        Case({"B": 1, "E": 1, "S": 1}, attributes=_SIGMOID),
+        Case({"B": 63, "E": 3, "S": 3}, seed=1, attributes=_SIGMOID),
+        Case({"B": 100, "E": 8, "S": 2}, seed=2, attributes=_SOFTMAX),
+        Case({"B": 257, "E": 8, "S": 1}, seed=3, attributes=_SOFTMAX),
+        Case({"B": 5, "E": 160, "S": 4}, seed=4, attributes=_SIGMOID),
+        Case({"B": 7, "E": 100, "S": 3}, seed=5, attributes=_SOFTMAX),
+        Case({"B": 9, "E": 5, "S": 1}, seed=7, attributes=_SIGMOID),
+    ),
+)
