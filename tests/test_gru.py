@@ -199,6 +199,8 @@ def test_strided_fortran_and_byte_swapped_arrays(vulkan_device: Device) -> None:
             ShapeError,
             r"gru: w_hh: expected the same H in all arrays, got \[4, 5\]",
         ),
+        ({"w_ih": [], "w_hh": []}, ShapeError, "gru: w_ih: expected an array, or at least one in a list, got an empty"),
+        ({"x": [[1, 2], [3]]}, ShapeError, "gru: x: expected an array, got rows of different lengths"),
         ({"lengths": [1]}, ShapeError, r"gru: lengths: expected integers \(2,\)"),
         ({"direction": "up"}, InputError, "gru: direction: expected 'forward'"),
         ({"convention": "tf"}, InputError, "gru: convention: expected 'torch' or 'onnx'"),
@@ -211,3 +213,26 @@ def test_mistakes_are_named(change: dict[str, Any], error: type[Exception], mess
     good = {"x": np.zeros((5, 2, 3)), "w_ih": np.zeros((12, 3)), "w_hh": np.zeros((12, 4))}
     with pytest.raises(error, match=message):
         vkcat.gru(**(good | change), device="reference")
+
+
+def test_nested_lists_are_arrays(vulkan_device: Device) -> None:
+    x, w, r = np.ones((2, 1, 3)), np.arange(9).reshape(3, 3) / 9, np.ones((3, 1))
+    plain = vkcat.gru(x, w, r, device=vulkan_device)
+    listed = vkcat.gru(x.tolist(), w.tolist(), r.tolist(), device=vulkan_device)
+    assert listed.y.tobytes() == plain.y.tobytes()
+
+
+def test_many_calls_leave_nothing_on_the_device(device: Device) -> None:
+    """Whatever a call makes on a device is released with it."""
+    x, w, r = np.ones((2, 1, 3)), np.ones((3, 3)), np.ones((3, 1))
+    vkcat.gru(x, w, r, device=device)
+    held = _held(device)
+    for _ in range(5):
+        vkcat.gru(x, w, r, device=device)
+    assert _held(device) == held
+
+
+def _held(device: Any) -> list[int]:
+    if device.backend == "vulkan":
+        return [len(device._core._owned), len(device._sets)]
+    return [len(device._tensors), len(device._sequences), len(device._algorithms)]

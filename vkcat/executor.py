@@ -191,12 +191,16 @@ class Executor:
         self._written.clear()
 
     def close(self) -> None:
-        """Release recordings, then buffers."""
+        """Release recordings, then dispatches, then buffers."""
         self._run.close()
         if self._run_timed is not None:
             self._run_timed.close()
         for views in self._views:
             views.clear()
+        for even, odd in self._commands.values():
+            for command in (*even, *odd):
+                if isinstance(command, Dispatch):
+                    self.device.release(command)
         for buffer in self._buffers:
             buffer.close()
 

@@ -145,7 +145,7 @@ class KomputeDevice:
         self._closed = False
         self._tensors: dict[int, KomputeBuffer] = {}
         self._sequences: dict[int, KomputeRecording] = {}
-        self._algorithms: list[Any] = []
+        self._algorithms: dict[int, Any] = {}
         self.manager = kp.Manager(info.index, [info.compute_queue_family], [])
         self.nothing = KomputeBuffer(self, 4, Memory.UPLOAD)
         self._check_round_trip()
@@ -212,8 +212,14 @@ class KomputeDevice:
         # kp reads every constant as float bits when the specialisation constants are floats: send bits as they are.
         constants = np.array(spec, np.uint32).view(np.float32)
         algorithm = self.manager.algorithm(tensors, shader.code, list(groups), constants, push.view(np.float32))
-        self._algorithms.append(algorithm)
-        return Dispatch.of(name, shader, slices, algorithm)
+        dispatch = Dispatch.of(name, shader, slices, algorithm)
+        self._algorithms[id(dispatch)] = algorithm
+        return dispatch
+
+    def release(self, dispatch: Dispatch) -> None:
+        algorithm = self._algorithms.pop(id(dispatch), None)
+        if algorithm is not None:
+            algorithm.destroy()
 
     def recording(self, *, timestamps: bool = False) -> KomputeRecording:
         del timestamps
@@ -226,7 +232,7 @@ class KomputeDevice:
         self._closed = True
         for recording in list(self._sequences.values()):
             recording.close()
-        for algorithm in self._algorithms:
+        for algorithm in self._algorithms.values():
             algorithm.destroy()
         self._algorithms.clear()
         for buffer in list(self._tensors.values()):

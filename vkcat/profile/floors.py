@@ -44,7 +44,9 @@ class FloorProbe:
         self._buffers = [device.buffer(256, Memory.DEVICE) for _ in range(DISPATCHES)]
         slices = [Slice(buffer, 0, 256) for buffer in self._buffers]
         empty = np.zeros(0, np.uint32)
-        dispatches = [device.dispatch("floor", shader, [part], empty, (), (1, 1, 1)) for part in slices]
+        self._dispatches = dispatches = [
+            device.dispatch("floor", shader, [part], empty, (), (1, 1, 1)) for part in slices
+        ]
         # The shader writes nothing; saying that it does makes a barrier between them one that is recorded.
         written = [Dispatch(d.name, d.slices, d.slices, d.prepared) for d in dispatches]
         apart: list[Command] = []
@@ -80,5 +82,7 @@ class FloorProbe:
     def close(self) -> None:
         for recording in self._recordings:
             recording.close()
+        for dispatch in self._dispatches:
+            self._device.release(dispatch)
         for buffer in self._buffers:
             buffer.close()

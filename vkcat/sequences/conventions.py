@@ -39,7 +39,10 @@ def steps_first(x: ArrayLike, batch_first: bool) -> Array:
 
 
 def float32(name: str, value: ArrayLike) -> Array:
-    array = np.asarray(value)
+    try:
+        array = np.asarray(value)
+    except ValueError as error:
+        raise ShapeError(mismatch(f"gru: {name}", "an array", f"rows of different lengths ({error})")) from error
     if array.dtype.kind not in "fiu":
         raise InputError(mismatch(f"gru: {name}", "numbers", array.dtype))
     return array.astype(np.float32)
@@ -57,13 +60,14 @@ def step_counts(lengths: ArrayLike | None, steps: int, batch: int) -> Array:
 
 
 def _arrays(name: str, value: Weights) -> list[Array]:
-    """One array, or a sequence of them, as a list."""
-    if (
-        isinstance(value, list | tuple)
-        and all(np.ndim(item) > 0 for item in value)
-        and np.ndim(value[0]) >= (2 if name.startswith("w") else 1)
-    ):
-        return [float32(f"{name}[{at}]", item) for at, item in enumerate(value)]
+    """One array, or a sequence of at least one of them, as a list."""
+    dimensions = 2 if name.startswith("w") else 1
+    if isinstance(value, list | tuple):
+        if not value:
+            raise ShapeError(mismatch(f"gru: {name}", "an array, or at least one in a list", "an empty list"))
+        parts = [float32(f"{name}[{at}]", item) for at, item in enumerate(value)]
+        if all(part.ndim == dimensions for part in parts):
+            return parts
     return [float32(name, value)]  # type: ignore[arg-type]
 
 

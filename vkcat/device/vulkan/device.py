@@ -12,7 +12,7 @@ from vkcat.device.vulkan.api import api, calling
 from vkcat.device.vulkan.core import Core
 from vkcat.device.vulkan.instance import create_instance, describe, physical_devices
 from vkcat.device.vulkan.memory import Staging, VulkanBuffer
-from vkcat.device.vulkan.pipeline import DescriptorSets, Pipelines
+from vkcat.device.vulkan.pipeline import DescriptorSet, Pipelines, bind
 from vkcat.device.vulkan.recording import Prepared, VulkanRecording
 from vkcat.shader import Shader
 
@@ -30,7 +30,7 @@ class VulkanDevice:
         self._core = Core(physical, info)
         self._staging = Staging(self._core)
         self._pipelines = Pipelines(self._core)
-        self._sets = DescriptorSets(self._core)
+        self._sets: dict[int, DescriptorSet] = {}
         self._closed = False
 
     @property
@@ -52,8 +52,15 @@ class VulkanDevice:
         check_shader(shader, self.info)
         check_dispatch(name, shader, slices, groups, self.info)
         pipeline = self._pipelines.get(shader, spec)
-        sets = [self._sets.write(pipeline, shader, slices)]
-        return Dispatch.of(name, shader, slices, Prepared(pipeline, sets, push, groups))
+        descriptors = bind(self._core, pipeline, shader, slices)
+        dispatch = Dispatch.of(name, shader, slices, Prepared(pipeline, [descriptors.handle], push, groups))
+        self._sets[id(dispatch)] = descriptors
+        return dispatch
+
+    def release(self, dispatch: Dispatch) -> None:
+        descriptors = self._sets.pop(id(dispatch), None)
+        if descriptors is not None:
+            api().vkDestroyDescriptorPool(self._core.handle, descriptors.pool, None)
 
     def recording(self, *, timestamps: bool = False) -> VulkanRecording:
         return VulkanRecording(self._core, timestamps=timestamps and self.timestamps)
@@ -64,7 +71,9 @@ class VulkanDevice:
             return
         self._closed = True
         self._core.close_owned()
-        self._sets.close()
+        for descriptors in self._sets.values():
+            api().vkDestroyDescriptorPool(self._core.handle, descriptors.pool, None)
+        self._sets.clear()
         self._pipelines.close()
         self._core.close()
         api().vkDestroyInstance(self._instance, None)

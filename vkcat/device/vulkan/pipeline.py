@@ -14,8 +14,6 @@ from vkcat.device.vulkan.api import api, calling
 from vkcat.device.vulkan.core import Core
 from vkcat.shader import Shader
 
-SETS_PER_POOL = 64
-
 
 @dataclass(frozen=True)
 class Pipeline:
@@ -97,53 +95,39 @@ class Pipelines:
         vk.vkDestroyPipelineCache(device, self._cache, None)
 
 
-class DescriptorSets:
-    """Descriptor sets out of pools that grow. They live as long as the device."""
+@dataclass(frozen=True)
+class DescriptorSet:
+    """A set in a pool of its own, so that releasing it leaves no hole in another's."""
 
-    def __init__(self, core: Core) -> None:
-        self._core = core
-        self._pools: list[Any] = []
-        self._free_sets = 0
-        self._free_buffers = 0
+    pool: Any
+    handle: Any
 
-    def _pool(self, bindings: int) -> Any:
-        if not self._pools or self._free_sets < 1 or self._free_buffers < bindings:
-            vk = api()
-            buffers = max(bindings, 8) * SETS_PER_POOL
-            sizes = [vk.VkDescriptorPoolSize(type=vk.VK_DESCRIPTOR_TYPE_STORAGE_BUFFER, descriptorCount=buffers)]
-            create = vk.VkDescriptorPoolCreateInfo(maxSets=SETS_PER_POOL, poolSizeCount=1, pPoolSizes=sizes)
-            self._pools.append(vk.vkCreateDescriptorPool(self._core.handle, create, None))
-            self._free_sets, self._free_buffers = SETS_PER_POOL, buffers
-        self._free_sets -= 1
-        self._free_buffers -= bindings
-        return self._pools[-1]
 
-    def write(self, pipeline: Pipeline, shader: Shader, slices: Sequence[Slice]) -> Any:
-        """A set that binds each slice in the shader's order."""
-        vk, device = api(), self._core.handle
-        with calling(f"{shader.name}: descriptor set"):
-            allocate = vk.VkDescriptorSetAllocateInfo(
-                descriptorPool=self._pool(pipeline.bindings), descriptorSetCount=1, pSetLayouts=[pipeline.set_layout]
+def bind(core: Core, pipeline: Pipeline, shader: Shader, slices: Sequence[Slice]) -> DescriptorSet:
+    """A set that binds each slice in the shader's order."""
+    vk, device = api(), core.handle
+    with calling(f"{shader.name}: descriptor set"):
+        count = max(pipeline.bindings, 1)
+        sizes = [vk.VkDescriptorPoolSize(type=vk.VK_DESCRIPTOR_TYPE_STORAGE_BUFFER, descriptorCount=count)]
+        create = vk.VkDescriptorPoolCreateInfo(maxSets=1, poolSizeCount=1, pPoolSizes=sizes)
+        pool = vk.vkCreateDescriptorPool(device, create, None)
+        allocate = vk.VkDescriptorSetAllocateInfo(
+            descriptorPool=pool, descriptorSetCount=1, pSetLayouts=[pipeline.set_layout]
+        )
+        handle = vk.vkAllocateDescriptorSets(device, allocate)[0]
+        infos = [
+            vk.VkDescriptorBufferInfo(buffer=part.buffer.handle, offset=part.offset, range=part.size)  # type: ignore[attr-defined]
+            for part in slices
+        ]
+        writes = [
+            vk.VkWriteDescriptorSet(
+                dstSet=handle,
+                dstBinding=binding.index,
+                descriptorCount=1,
+                descriptorType=vk.VK_DESCRIPTOR_TYPE_STORAGE_BUFFER,
+                pBufferInfo=[info],
             )
-            descriptor_set = vk.vkAllocateDescriptorSets(device, allocate)[0]
-            infos = [
-                vk.VkDescriptorBufferInfo(buffer=part.buffer.handle, offset=part.offset, range=part.size)  # type: ignore[attr-defined]
-                for part in slices
-            ]
-            writes = [
-                vk.VkWriteDescriptorSet(
-                    dstSet=descriptor_set,
-                    dstBinding=binding.index,
-                    descriptorCount=1,
-                    descriptorType=vk.VK_DESCRIPTOR_TYPE_STORAGE_BUFFER,
-                    pBufferInfo=[info],
-                )
-                for binding, info in zip(shader.interface.bindings, infos, strict=True)
-            ]
-            vk.vkUpdateDescriptorSets(device, len(writes), writes, 0, None)
-        return descriptor_set
-
-    def close(self) -> None:
-        for pool in self._pools:
-            api().vkDestroyDescriptorPool(self._core.handle, pool, None)
-        self._pools.clear()
+            for binding, info in zip(shader.interface.bindings, infos, strict=True)
+        ]
+        vk.vkUpdateDescriptorSets(device, len(writes), writes, 0, None)
+    return DescriptorSet(pool, handle)

@@ -23,7 +23,7 @@ class Prepared:
     """What the commands of one dispatch need, in the form cffi takes."""
 
     pipeline: Pipeline
-    sets: Any
+    sets: list[Any]
     push: Words
     groups: tuple[int, int, int]
 
