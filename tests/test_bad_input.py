@@ -210,3 +210,10 @@ def test_report_to_a_folder_that_is_not_there(tmp_path: Path) -> None:
     result = _run("validate", "argmax", "--json", str(tmp_path / "none" / "out.json"))
     _fails(result, "out.json: expected a file that can be written")
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("symbol", ["\ud800", "a\tb", "", "\n", "\x1b[2J"])
+def test_symbols_that_cannot_be_printed(model: Path, symbol: str) -> None:
+    _edit_config(model, lambda c: c["decoder"]["input"]["symbols"].__setitem__(5, symbol))
+    result = _run("run", str(model), "a", "--device", "reference")
+    _fails(result, "decoder.input.symbols: expected printable characters in every symbol")

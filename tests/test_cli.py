@@ -8,6 +8,7 @@ import subprocess
 import sys
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -16,6 +17,7 @@ from conftest import HAS_KOMPUTE, LAVAPIPE, plain_environment
 import vkcat.kernel
 from vkcat.cli import cli
 from vkcat.ops import OPS
+from vkcat.schedules import RUNNERS
 from vkcat.shader import SOURCES
 
 
@@ -200,19 +202,32 @@ def test_validate_a_users_shader(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("x[", "signal[", "linear: bindings: expected 0: reads x"),
+        ("x[", "signal[", "linear: bindings: expected 0: reads float32 x"),
         (
             "uint K; }",
             "uint K; uint Z; }",
             "linear: push constants: expected some of ['uint32 B', 'uint32 K', 'uint32 N']",
         ),
         ("void main() {", "void main() { oops", "my.comp: glslangValidator failed"),
+        (
+            "binding = 3) writeonly",
+            "binding = 3, set = 1) writeonly",
+            "expected storage buffers in set 0 alone, got 'Y'",
+        ),
+        (
+            "void main() {",
+            "layout(binding = 7) uniform sampler2D t; void main() { textureLod(t, vec2(0), 0.0);",
+            "got 't'",
+        ),
+        ("buffer Bias { float bias", "buffer Bias { int bias", "2: reads int32 bias"),
+        ("void main() {", "#error \udcff\nvoid main() {", "my.comp: glslangValidator failed"),
         ("TILE = 1u", "LANES = 1u", "my.comp: glslangValidator failed"),
     ],
 )
 def test_validate_a_users_shader_of_another_interface(tmp_path: Path, old: str, new: str, message: str) -> None:
     shader = tmp_path / "my.comp"
-    shader.write_text((SOURCES / "linear.comp").read_text().replace(old, new))
+    text = (SOURCES / "linear.comp").read_text().replace(old, new)
+    shader.write_bytes(text.encode("utf-8", "surrogateescape"))
     done = CliRunner().invoke(cli, ["validate", "--shader", f"linear={shader}"])
     assert message in str(done.exception)
 
@@ -304,3 +319,41 @@ def test_help_of_every_command_is_short_and_complete() -> None:
 
 def test_lavapipe_is_found() -> None:
     assert LAVAPIPE, os.listdir("/usr/share/vulkan/icd.d")
+
+
+def test_a_replaced_op_is_checked_though_others_are_named(tmp_path: Path) -> None:
+    shader = tmp_path / "my.comp"
+    shader.write_text((SOURCES / "linear.comp").read_text().replace("void main() {", "void main() { return;"))
+    done = CliRunner().invoke(cli, ["validate", "argmax", "--shader", f"linear={shader}"])
+    assert done.exit_code == 1
+    assert "elements not written" in done.output
+    twice = CliRunner().invoke(cli, ["validate", "--shader", f"linear={shader}", "--shader", f"linear={shader}"])
+    assert "--shader linear: expected one file, got another one" in str(twice.exception)
+
+
+@pytest.mark.parametrize("schedule", ["eager", "replay"])
+def test_validate_uses_the_schedule(monkeypatch: pytest.MonkeyPatch, schedule: str) -> None:
+    used: list[str] = []
+    for name, runner in list(RUNNERS.items()):
+
+        def watched(*arguments: Any, _name: str = name, _runner: Any = runner, **options: Any) -> Any:
+            used.append(_name)
+            return _runner(*arguments, **options)
+
+        monkeypatch.setitem(RUNNERS, name, watched)
+    done = CliRunner().invoke(cli, ["validate", "argmax", "--schedule", schedule])
+    assert done.exit_code == 0
+    assert set(used) == {schedule}
+
+
+@pytest.mark.parametrize(
+    ("redirection", "message"),
+    [("<&-", "standard input: expected words"), ("> /dev/full", "writing the output: No space left on device")],
+)
+def test_run_with_streams_that_fail(g2p: Path, redirection: str, message: str) -> None:
+    words = "" if "<" in redirection else "hello"
+    command = f"{sys.executable} -m vkcat run {g2p} {words} --device reference {redirection}"
+    done = subprocess.run(
+        ["bash", "-c", command], capture_output=True, text=True, env=plain_environment(), check=False, timeout=60
+    )
+    _one_line_and_exit_2(done, message)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,13 +13,16 @@ from conftest import HAS_KOMPUTE, plain_environment
 from hypothesis import given
 from hypothesis import strategies as st
 
+import vkcat
+from vkcat.device.backends import open_device
 from vkcat.device.interface import Device, DeviceInfo, Limits, Memory, Slice
 from vkcat.device.limits import check_dispatch, check_shader
 from vkcat.device.select import select
 from vkcat.device.timestamps import elapsed_ns
-from vkcat.errors import DeviceError
+from vkcat.errors import DeviceError, InputError
 from vkcat.shader import load
 
+BACKENDS = ["vulkan", pytest.param("kompute", marks=pytest.mark.skipif(not HAS_KOMPUTE, reason="kp is not installed"))]
 LIMITS = Limits(1 << 27, 1 << 30, 16, (65535,) * 3, (128, 128, 64), 128, 16 << 10, 128, 4)
 INFO = DeviceInfo(0, "Test", "cpu", (1, 1, 0), "none", 4, False, 64, 1.0, 0, LIMITS)
 
@@ -174,3 +178,32 @@ assert executor.read(index).tolist() == [1, 2]
         [sys.executable, "-c", code], env=plain_environment(), capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_closed_device_is_named(backend: str, g2p: Path) -> None:
+    device = open_device(backend, "llvmpipe")
+    session = vkcat.load(g2p, device)
+    assert session.transduce([]) == []
+    with pytest.raises(InputError, match="texts: expected a sequence of texts, got one text"):
+        session.transduce("abc")
+    device.close()
+    for use in (
+        lambda: vkcat.gru(np.ones((1, 1, 4)), np.ones((9, 4)), np.ones((9, 3)), device=device),
+        lambda: session.transduce(["hi"]),
+        lambda: device.buffer(64, Memory.DEVICE),
+    ):
+        with pytest.raises(DeviceError, match="expected an open device, got one that has been closed"):
+            use()
+    session.close()
+
+
+def test_a_closed_session_is_named(lavapipe: Device, g2p: Path) -> None:
+    session = vkcat.load(g2p, lavapipe)
+    session.close()
+    with pytest.raises(DeviceError, match="executor: expected one that is open"):
+        session.transduce(["hi"])
+    with pytest.raises(InputError, match="batch: expected an integer of at least 1, got 0"):
+        vkcat.load(g2p, lavapipe, batch=0)
+    with pytest.raises(DeviceError, match="backend: expected one of vulkan, kompute, got 'cuda'"):
+        open_device("cuda")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import threading
 import warnings
 from functools import lru_cache
 from pathlib import Path
@@ -199,6 +200,8 @@ def test_strided_fortran_and_byte_swapped_arrays(vulkan_device: Device) -> None:
             ShapeError,
             r"gru: w_hh: expected the same H in all arrays, got \[4, 5\]",
         ),
+        ({"schedule": "lazy"}, InputError, "gru: schedule: expected one of eager, batched, replay, got 'lazy'"),
+        ({"backend": "cuda"}, InputError, "gru: backend: expected one of vulkan, kompute, got 'cuda'"),
         ({"w_ih": [], "w_hh": []}, ShapeError, "gru: w_ih: expected an array, or at least one in a list, got an empty"),
         ({"x": [[1, 2], [3]]}, ShapeError, "gru: x: expected an array, got rows of different lengths"),
         ({"lengths": [1]}, ShapeError, r"gru: lengths: expected integers \(2,\)"),
@@ -236,3 +239,21 @@ def _held(device: Any) -> list[int]:
     if device.backend == "vulkan":
         return [len(device._core._owned), len(device._sets)]
     return [len(device._tensors), len(device._sequences), len(device._algorithms)]
+
+
+def test_threads_on_one_device(device: Device) -> None:
+    x, w, r = np.random.default_rng(0).standard_normal((20, 3, 4)), np.full((48, 4), 0.3), np.full((48, 16), 0.1)
+    expected = vkcat.gru(x, w, r, device=device).y
+    wrong: list[bool] = []
+
+    def run() -> None:
+        for schedule in ("replay", "batched", "eager") * 3:
+            wrong.append(not np.array_equal(vkcat.gru(x, w, r, device=device, schedule=schedule).y, expected))
+
+    threads = [threading.Thread(target=run) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(wrong) == 27
+    assert not any(wrong)

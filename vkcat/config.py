@@ -138,6 +138,9 @@ def _input(value: object, path: str) -> EmbeddingInput:
     symbols = fields.take("symbols", list)
     if not symbols or not all(isinstance(symbol, str) for symbol in symbols) or len(set(symbols)) < len(symbols):
         raise ModelError(mismatch(fields.where("symbols"), "a list of different strings", _short(symbols)))
+    strange = [symbol for symbol in symbols if not symbol.isprintable() or not symbol]
+    if strange:
+        raise ModelError(mismatch(fields.where("symbols"), "printable characters in every symbol", _short(strange[0])))
     parsed = EmbeddingInput(
         symbols=tuple(symbols),
         unknown=fields.take("unknown", str, None),

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from functools import wraps
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vkcat.device.interface import Barrier, Command, Device, Dispatch, Memory, Slice, ToHost
-from vkcat.errors import InputError, mismatch
+from vkcat.errors import DeviceError, InputError, mismatch
 from vkcat.graph import Graph, Tensor
 from vkcat.kernel import TILE, check_interface, tile
 from vkcat.plan import Packing, Plan, PlannedDispatch, Region, Step, schedule
@@ -17,6 +18,8 @@ from vkcat.schedules import RUNNERS, Commands, HostTimes
 from vkcat.shader import Shader, load
 
 Array = NDArray[Any]
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 class Steps(Protocol):
@@ -31,12 +34,27 @@ class Steps(Protocol):
     def close(self) -> None: ...
 
 
+def _exclusive(method: Callable[Concatenate[Executor, P], R]) -> Callable[Concatenate[Executor, P], R]:
+    """A method that has the device for its thread alone, and finds it open."""
+
+    @wraps(method)
+    def locked(self: Executor, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        with self.device.lock:
+            self.device.check_open()
+            if self._closed:
+                raise DeviceError(mismatch("executor", "one that is open", "one that has been closed"))
+            return method(self, *args, **kwargs)
+
+    return locked
+
+
 class Executor:
     """Graphs planned and prepared on a device.
 
     `shaders` replaces shaders by kernel name. With `timestamps` there is `timed_step` as well.
 
-    Raises `DeviceError` when something does not fit the device.
+    Executors on one device may be used from several threads, each executor from one at a time. Raises `DeviceError`
+    when something does not fit the device, or the device or executor has been closed.
     """
 
     def __init__(
@@ -49,14 +67,30 @@ class Executor:
         shaders: Mapping[str, Shader] | None = None,
         packing: Packing | None = None,
     ) -> None:
+        if schedule_name not in RUNNERS:
+            raise InputError(mismatch("schedule", f"one of {', '.join(RUNNERS)}", repr(schedule_name)))
         self.device = device
-        self.plan: Plan = schedule(graphs, packing or device_packing(device))
+        self._closed = False
+        with device.lock:
+            device.check_open()
+            self._make(graphs, schedule_name, timestamps, shaders or {}, packing or device_packing(device))
+
+    def _make(
+        self,
+        graphs: Sequence[Graph],
+        schedule_name: str,
+        timestamps: bool,
+        shaders: Mapping[str, Shader],
+        packing: Packing,
+    ) -> None:
+        device = self.device
+        self.plan: Plan = schedule(graphs, packing)
         self._parity = 0
         self._written: dict[Tensor, int] = {}
         self._views: tuple[dict[Tensor, Array], dict[Tensor, Array]] = ({}, {})
         self._buffers = [device.buffer(spec.nbytes, spec.memory) for spec in self.plan.buffers]
         self._commands = {
-            name: (self._prepare(even, shaders or {}), self._prepare(odd, shaders or {}))
+            name: (self._prepare(even, shaders), self._prepare(odd, shaders))
             for name, (even, odd) in self.plan.steps.items()
         }
         runner = RUNNERS[schedule_name]
@@ -115,6 +149,7 @@ class Executor:
             view = self._views[parity][tensor] = rows[..., : tensor.shape[-1]]
         return view
 
+    @_exclusive
     def write(self, tensor: Tensor, values: Array) -> None:
         """Set a weight, an input or a state; an input keeps its values until it is written again.
 
@@ -133,6 +168,7 @@ class Executor:
         region = self.plan.regions[tensor][self._parity]
         self._buffers[region.buffer].write(rows.view(np.uint32), region.offset)
 
+    @_exclusive
     def read(self, tensor: Tensor) -> Array:
         """What the last step left in a tensor; for one that is not an output, through a copy."""
         parity = 1 - self._parity
@@ -144,16 +180,19 @@ class Executor:
         rows = words.view(tensor.dtype).reshape(*tensor.shape[:-1], tensor.pitch)
         return np.ascontiguousarray(rows[..., : tensor.shape[-1]])
 
+    @_exclusive
     def fill(self, word: int) -> None:
         """Set every word of every buffer, guards and padding included."""
         for buffer in self._buffers:
             buffer.write(np.full(buffer.nbytes // 4, word, np.uint32))
 
+    @_exclusive
     def fill_tensor(self, tensor: Tensor, word: int) -> None:
         """Set every word that a tensor's descriptor covers in the next step, guard and padding included."""
         region = self.plan.regions[tensor][self._parity]
         self._buffers[region.buffer].write(np.full(region.size // 4, word, np.uint32), region.offset)
 
+    @_exclusive
     def words(self) -> list[NDArray[np.uint32]]:
         """All words of each buffer."""
         return [buffer.read(buffer.nbytes) for buffer in self._buffers]
@@ -164,6 +203,7 @@ class Executor:
         rows = words[region.buffer][region.offset // 4 :][: tensor.nbytes // 4]
         return rows.reshape(*tensor.shape[:-1], tensor.pitch)[..., : tensor.shape[-1]]
 
+    @_exclusive
     def step(self, graph: str) -> None:
         """Run one step of a graph and wait for it."""
         self._run(graph, self._parity)
@@ -171,6 +211,7 @@ class Executor:
         if self._written:
             self.settle_inputs()
 
+    @_exclusive
     def timed_step(self, graph: str) -> list[float]:
         """As `step`, with timestamps around each dispatch; returns their nanoseconds."""
         assert self._run_timed is not None, "made without timestamps"
@@ -180,6 +221,7 @@ class Executor:
             self.settle_inputs()
         return self._run_timed.kernel_ns()
 
+    @_exclusive
     def settle_inputs(self) -> None:
         """Give the inputs' other slot what was written to one; no step may be running."""
         for tensor, parity in self._written.items():
@@ -191,7 +233,13 @@ class Executor:
         self._written.clear()
 
     def close(self) -> None:
-        """Release recordings, then dispatches, then buffers."""
+        """Release recordings, then dispatches, then buffers. A second call does nothing."""
+        with self.device.lock:
+            if not self._closed:
+                self._closed = True
+                self._release()
+
+    def _release(self) -> None:
         self._run.close()
         if self._run_timed is not None:
             self._run_timed.close()

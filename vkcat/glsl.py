@@ -49,7 +49,13 @@ def _tool_environment(tool: str) -> dict[str, str]:
 
 def _run(command: list[str], subject: str) -> None:
     done = subprocess.run(
-        command, capture_output=True, text=True, check=False, env=_tool_environment(command[0]), timeout=120
+        command,
+        capture_output=True,
+        text=True,
+        errors="replace",
+        check=False,
+        env=_tool_environment(command[0]),
+        timeout=120,
     )
     if done.returncode != 0:
         lines = [line.strip() for line in (done.stdout + done.stderr).splitlines() if line.strip()]

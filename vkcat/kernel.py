@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vkcat.errors import ShaderError, ShapeError, mismatch
-from vkcat.shader import Shader
+from vkcat.shader import Shader, load
 
 Array = NDArray[Any]
 Arrays = Mapping[str, Array]
@@ -154,9 +154,11 @@ def tile(batch: int) -> int:
 
 def check_interface(kernel: Kernel, shader: Shader) -> None:
     """Raises `ShaderError` unless `shader` takes what the kernel gives, by the same names."""
-    got = [(b.name, b.index, "writes" if b.writes else "reads") for b in shader.interface.bindings]
+    got = [(b.name, b.index, f"{'writes' if b.writes else 'reads'} {b.dtype}") for b in shader.interface.bindings]
+    dtypes = {binding.name: binding.dtype for binding in load(kernel.name).interface.bindings}
     expected = [
-        (name, index, "writes" if name in kernel.written else "reads") for index, name in enumerate(kernel.shapes)
+        (name, index, f"{'writes' if name in kernel.written else 'reads'} {dtypes.get(name)}")
+        for index, name in enumerate(kernel.shapes)
     ]
     if got != expected:
         raise ShaderError(mismatch(f"{kernel.name}: bindings", _described(expected), _described(got)))

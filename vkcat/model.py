@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from vkcat.blocks import GruWeights, gru
 from vkcat.config import GruBlock, ModelConfig, Stack
+from vkcat.errors import InputError, mismatch
 from vkcat.graph import Graph, Role, Tensor
 
 
@@ -38,7 +39,9 @@ class Model:
 
 
 def build(config: ModelConfig, batch: int = 1) -> Model:
-    """The graphs of `config` for `batch` streams side by side."""
+    """The graphs of `config` for `batch` streams side by side. Raises `InputError` unless there is at least one."""
+    if not isinstance(batch, int) or batch < 1:
+        raise InputError(mismatch("batch", "an integer of at least 1", repr(batch)))
     weights = Weights()
     states = [
         Tensor(f"blocks.{at}.h", (batch, block.hidden), "float32", Role.STATE)

@@ -59,6 +59,10 @@ class Session:
 
     def transduce(self, texts: Sequence[str]) -> list[list[str]]:
         """The decoder's symbols for each text. At most `model.batch` texts; raises `InputError`."""
+        if isinstance(texts, str):
+            raise InputError(mismatch("texts", "a sequence of texts", "one text"))
+        if not texts:
+            return []
         if len(texts) > self.model.batch:
             raise InputError(mismatch("texts", f"at most {self.model.batch} at a time", len(texts)))
         symbols = self.model.config.decoder.input.symbols

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from vkcat.errors import ShaderError, mismatch
 
 MAGIC = 0x07230203
+_STORAGE_CONSTANT = 0
 _STORAGE_PUSH_CONSTANT = 9
 _STORAGE_UNIFORM = 2
 _STORAGE_BUFFER = 12
@@ -77,7 +78,7 @@ _OP_CONSTANT, _OP_CONSTANT_COMPOSITE, _OP_SPEC_CONSTANT, _OP_SPEC_COMPOSITE = 43
 _OP_VARIABLE, _OP_DECORATE, _OP_MEMBER_DECORATE = 59, 71, 72
 _TYPES = {20, 21, 22, 23, 28, 29, 30, 32}
 _DECORATION_SPEC_ID, _DECORATION_BUILTIN, _DECORATION_NON_WRITABLE, _DECORATION_NON_READABLE = 1, 11, 24, 25
-_DECORATION_BINDING, _DECORATION_OFFSET = 33, 35
+_DECORATION_BINDING, _DECORATION_SET, _DECORATION_OFFSET = 33, 34, 35
 _EXECUTION_MODE_LOCAL_SIZE = 17
 
 
@@ -170,20 +171,23 @@ def _local_size(module: _Module) -> tuple[int, int, int]:
 def reflect(code: bytes, subject: str = "shader") -> Interface:
     """Interface of a compute shader. Raises `ShaderError` when `code` is not SPIR-V vkcat can drive."""
     try:
-        return _interface(_parse(code, subject))
+        return _interface(_parse(code, subject), subject)
     except (LookupError, ValueError, TypeError, RecursionError) as error:
         # An id, operand or string that is not there: the module is damaged, not only unusual.
         got = f"{type(error).__name__} {error} while reading it"
         raise ShaderError(mismatch(subject, "SPIR-V that spirv-val accepts", got)) from error
 
 
-def _interface(module: _Module) -> Interface:
+def _interface(module: _Module, subject: str) -> Interface:
     bindings: list[Binding] = []
     push: dict[str, int] = {}
     push_dtypes: dict[str, str] = {}
     shared = 0
     for variable, pointer, storage in module.variables:
         _, (_, pointee) = module.types[pointer]
+        if module.decorations.get((variable, _DECORATION_SET), [0]) != [0] or storage == _STORAGE_CONSTANT:
+            what = module.names.get(variable) or module.names.get(pointee, "a resource")
+            raise ShaderError(mismatch(subject, "storage buffers in set 0 alone", f"{what!r}, which is another kind"))
         if storage == _STORAGE_WORKGROUP:
             shared += _bytes(module, pointee)
         elif storage == _STORAGE_PUSH_CONSTANT:

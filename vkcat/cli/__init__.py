@@ -29,6 +29,9 @@ def main() -> None:
     """Entry point: errors that a user can act on are one line and exit code 2."""
     try:
         cli()
+    except OSError as error:
+        click.echo(f"vkcat: error: writing the output: {error.strerror}", err=True)
+        sys.exit(2)
     except VkcatError as error:
         click.echo(f"vkcat: error: {error}", err=True)
         sys.exit(2)

@@ -17,7 +17,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from vkcat.cli import options
 from vkcat.device.backends import open_device
 from vkcat.device.interface import Device
-from vkcat.errors import InputError
+from vkcat.errors import InputError, mismatch
 from vkcat.load import load
 from vkcat.session import Session
 
@@ -86,7 +86,6 @@ def _print(batch: list[tuple[str, str]], sessions: _Sessions, as_json: bool) -> 
     for word, symbols in zip(good, sessions.get(len(good)).transduce(good) if good else [], strict=True):
         shown = {"input": word, "output": symbols}
         click.echo(json.dumps(shown, ensure_ascii=False) if as_json else f"{word}\t{' '.join(symbols)}")
-    sys.stdout.flush()
     if mistake is not None:
         raise mistake
 
@@ -98,13 +97,23 @@ def _batches_of(words: tuple[str, ...]) -> Iterator[list[tuple[str, str]]]:
 
 def _batches_of_lines() -> Iterator[list[tuple[str, str]]]:
     """Lines of standard input: as many as are waiting, so that one typed word is answered at once."""
+    if sys.stdin is None:
+        raise InputError(mismatch("standard input", "words, one a line", "a closed one", "or give words as arguments"))
     lines: queue.Queue[tuple[str, str] | None] = queue.Queue(maxsize=4 * BATCH)
+    mistakes: list[OSError] = []
 
     def read() -> None:
+        try:
+            read_all()
+        except OSError as error:
+            mistakes.append(error)
+        finally:
+            lines.put(None)
+
+    def read_all() -> None:
         for number, line in enumerate(_raw_lines(), 1):
             # What is not UTF-8 becomes a character no model knows.
             lines.put((f"line {number}: ", line.decode("utf-8", "replace").rstrip("\r")))
-        lines.put(None)
 
     threading.Thread(target=read, daemon=True).start()
     ended = False
@@ -119,6 +128,8 @@ def _batches_of_lines() -> Iterator[list[tuple[str, str]]]:
         ended = line is None
         if batch:
             yield batch
+    if mistakes:
+        raise InputError(mismatch("standard input", "one that can be read", mistakes[0].strerror)) from mistakes[0]
 
 
 def _raw_lines() -> Iterator[bytes]:

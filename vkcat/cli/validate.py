@@ -61,7 +61,7 @@ def validate(
         out = console()
         out.print(f"{opened.backend} on {opened.info.name}")
         for name in names:
-            results += validate_op(opened, OPS[name], shaders.get(name))
+            results += validate_op(opened, OPS[name], shaders.get(name), schedule)
         if model is not None:
             built, weights = load_model(model, MODEL_BATCH)
             results += validate_model(opened, built, weights, schedule, shaders)
@@ -88,6 +88,8 @@ def _replacements(values: tuple[str, ...]) -> dict[str, Shader]:
         name, separator, path = value.partition("=")
         if not separator or name not in OPS:
             raise InputError(mismatch("--shader", f"OP=FILE with an op of {', '.join(OPS)}", repr(value)))
+        if name in shaders:
+            raise InputError(mismatch(f"--shader {name}", "one file", "another one"))
         shaders[name] = load_file(name, Path(path))
         check_interface(OPS[name], shaders[name])
     return shaders
@@ -98,7 +100,7 @@ def _names(ops: tuple[str, ...], shaders: dict[str, Shader]) -> list[str]:
     if unknown:
         raise InputError(mismatch("validate", f"ops of {', '.join(OPS)}", ", ".join(unknown)))
     if ops:
-        return list(dict.fromkeys(ops))
+        return list(dict.fromkeys([*ops, *shaders]))
     if shaders:
         return list(shaders)
     return list(OPS)

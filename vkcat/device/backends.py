@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from vkcat.device import kompute, vulkan
 from vkcat.device.interface import Device
+from vkcat.errors import DeviceError, mismatch
 
 BACKENDS: dict[str, Callable[[str | None], Device]] = {
     "vulkan": vulkan.open_device,
@@ -15,4 +16,6 @@ BACKENDS: dict[str, Callable[[str | None], Device]] = {
 
 def open_device(backend: str = "vulkan", wanted: str | None = None) -> Device:
     """Open a device by backend, and by index or part of its name. Raises `DeviceError`."""
+    if backend not in BACKENDS:
+        raise DeviceError(mismatch("backend", f"one of {', '.join(BACKENDS)}", repr(backend)))
     return BACKENDS[backend](wanted)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
+from threading import RLock
 from typing import Any, Protocol
 
 import numpy as np
@@ -155,6 +156,15 @@ class Device(Protocol):
 
     @property
     def timestamps(self) -> bool: ...
+
+    @property
+    def lock(self) -> RLock:
+        """Held by whoever uses the device: its queue, command pool and copies are for one thread at a time."""
+        ...
+
+    def check_open(self) -> None:
+        """Raises `DeviceError` when the device has been closed."""
+        ...
 
     def buffer(self, nbytes: int, memory: Memory) -> Buffer: ...
 

@@ -9,6 +9,7 @@ are destroyed in another order, so devices are probed first and destruction is o
 from __future__ import annotations
 
 from collections.abc import Sequence
+from threading import RLock
 from typing import Any
 
 import numpy as np
@@ -143,6 +144,7 @@ class KomputeDevice:
         kp = _kp()
         self.info = info
         self._closed = False
+        self.lock = RLock()
         self._tensors: dict[int, KomputeBuffer] = {}
         self._sequences: dict[int, KomputeRecording] = {}
         self._algorithms: dict[int, Any] = {}
@@ -192,7 +194,12 @@ class KomputeDevice:
     def disown_sequence(self, recording: KomputeRecording) -> bool:
         return self._sequences.pop(id(recording), None) is not None
 
+    def check_open(self) -> None:
+        if self._closed:
+            raise DeviceError(mismatch(self.info.name, "an open device", "one that has been closed"))
+
     def buffer(self, nbytes: int, memory: Memory) -> KomputeBuffer:
+        self.check_open()
         return KomputeBuffer(self, nbytes, memory)
 
     def dispatch(
@@ -204,6 +211,7 @@ class KomputeDevice:
         spec: Sequence[int],
         groups: tuple[int, int, int],
     ) -> Dispatch:
+        self.check_open()
         check_shader(shader, self.info)
         check_dispatch(name, shader, slices, groups, self.info)
         if [binding.index for binding in shader.interface.bindings] != list(range(len(slices))):
@@ -223,6 +231,7 @@ class KomputeDevice:
 
     def recording(self, *, timestamps: bool = False) -> KomputeRecording:
         del timestamps
+        self.check_open()
         return KomputeRecording(self)
 
     def close(self) -> None:

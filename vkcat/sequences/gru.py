@@ -44,7 +44,7 @@ def gru(
     lengths: ArrayLike | None = None,
     reset: str | None = None,
     batch_first: bool = False,
-    device: Device | str | None = None,
+    device: Device | str | int | None = None,
     backend: str = "vulkan",
     schedule: str = "replay",
 ) -> GruOutput:

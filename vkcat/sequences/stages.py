@@ -12,13 +12,14 @@ from numpy.typing import NDArray
 
 from vkcat.blocks import GruWeights
 from vkcat.blocks import gru as gru_block
-from vkcat.device.backends import open_device
+from vkcat.device.backends import BACKENDS, open_device
 from vkcat.device.interface import Device
-from vkcat.errors import ShapeError, mismatch
+from vkcat.errors import InputError, ShapeError, mismatch
 from vkcat.executor import Executor, Steps
 from vkcat.graph import Graph, Role, Tensor
 from vkcat.ops.gru_cell import HOLD, STEP
 from vkcat.reference import ReferenceExecutor
+from vkcat.schedules import SCHEDULES
 from vkcat.sequences.conventions import Cell
 
 Array = NDArray[Any]
@@ -27,7 +28,13 @@ Array = NDArray[Any]
 class StageRunner:
     """Makes what runs the graphs, on the device that was asked for."""
 
-    def __init__(self, device: Device | str | None, backend: str, schedule: str) -> None:
+    def __init__(self, device: Device | str | int | None, backend: str, schedule: str) -> None:
+        if schedule not in SCHEDULES:
+            raise InputError(mismatch("gru: schedule", f"one of {', '.join(SCHEDULES)}", repr(schedule)))
+        if backend not in BACKENDS:
+            raise InputError(mismatch("gru: backend", f"one of {', '.join(BACKENDS)}", repr(backend)))
+        if isinstance(device, int):
+            device = str(device)
         self._schedule = schedule
         self._reference = device == "reference"
         self._device: Device | None = None

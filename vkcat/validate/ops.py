@@ -28,13 +28,17 @@ UNWRITTEN = 0x7FC0BEEF
 GUARD_BYTES = 256
 
 
-def validate_op(device: Device, kernel: Kernel, shader: Shader | None = None) -> Iterator[Result]:
+def validate_op(
+    device: Device, kernel: Kernel, shader: Shader | None = None, schedule: str = "batched"
+) -> Iterator[Result]:
     """Run every case of `kernel`, with the user's `shader` in place of ours when given."""
     for case in kernel.cases:
-        yield from validate_case(device, kernel, case, shader)
+        yield from validate_case(device, kernel, case, shader, schedule)
 
 
-def validate_case(device: Device, kernel: Kernel, case: Case, shader: Shader | None = None) -> list[Result]:
+def validate_case(
+    device: Device, kernel: Kernel, case: Case, shader: Shader | None = None, schedule: str = "batched"
+) -> list[Result]:
     """One case: every word of memory is NaN before it, and nothing but the outputs' elements may change."""
     arrays = kernel.inputs(np.random.default_rng(case.seed), case)
     graph = Graph("case")
@@ -50,7 +54,7 @@ def validate_case(device: Device, kernel: Kernel, case: Case, shader: Shader | N
     written = outputs | {name: tensors[name] for name in kernel.updates}
     packing = replace(device_packing(device), reuse=False, guard=GUARD_BYTES)
     executor = Executor(
-        device, [graph], "batched", packing=packing, shaders={kernel.name: shader} if shader is not None else None
+        device, [graph], schedule, packing=packing, shaders={kernel.name: shader} if shader is not None else None
     )
     try:
         executor.fill(POISON)

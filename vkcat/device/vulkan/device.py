@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from threading import RLock
 from typing import Any
 
 from vkcat.device.interface import DeviceInfo, Dispatch, Memory, Slice, Words
@@ -14,6 +15,7 @@ from vkcat.device.vulkan.instance import create_instance, describe, physical_dev
 from vkcat.device.vulkan.memory import Staging, VulkanBuffer
 from vkcat.device.vulkan.pipeline import DescriptorSet, Pipelines, bind
 from vkcat.device.vulkan.recording import Prepared, VulkanRecording
+from vkcat.errors import DeviceError, mismatch
 from vkcat.shader import Shader
 
 
@@ -32,12 +34,18 @@ class VulkanDevice:
         self._pipelines = Pipelines(self._core)
         self._sets: dict[int, DescriptorSet] = {}
         self._closed = False
+        self.lock = RLock()
 
     @property
     def timestamps(self) -> bool:
         return self.info.timestamp_bits > 0
 
+    def check_open(self) -> None:
+        if self._closed:
+            raise DeviceError(mismatch(self.info.name, "an open device", "one that has been closed"))
+
     def buffer(self, nbytes: int, memory: Memory) -> VulkanBuffer:
+        self.check_open()
         return VulkanBuffer(self._core, self._staging, nbytes, memory)
 
     def dispatch(
@@ -49,6 +57,7 @@ class VulkanDevice:
         spec: Sequence[int],
         groups: tuple[int, int, int],
     ) -> Dispatch:
+        self.check_open()
         check_shader(shader, self.info)
         check_dispatch(name, shader, slices, groups, self.info)
         pipeline = self._pipelines.get(shader, spec)
@@ -63,20 +72,22 @@ class VulkanDevice:
             api().vkDestroyDescriptorPool(self._core.handle, descriptors.pool, None)
 
     def recording(self, *, timestamps: bool = False) -> VulkanRecording:
+        self.check_open()
         return VulkanRecording(self._core, timestamps=timestamps and self.timestamps)
 
     def close(self) -> None:
         """Release everything made on the device, newest first. A second call does nothing."""
-        if self._closed:
-            return
-        self._closed = True
-        self._core.close_owned()
-        for descriptors in self._sets.values():
-            api().vkDestroyDescriptorPool(self._core.handle, descriptors.pool, None)
-        self._sets.clear()
-        self._pipelines.close()
-        self._core.close()
-        api().vkDestroyInstance(self._instance, None)
+        with self.lock:
+            if self._closed:
+                return
+            self._closed = True
+            self._core.close_owned()
+            for descriptors in self._sets.values():
+                api().vkDestroyDescriptorPool(self._core.handle, descriptors.pool, None)
+            self._sets.clear()
+            self._pipelines.close()
+            self._core.close()
+            api().vkDestroyInstance(self._instance, None)
 
 
 def open_device(wanted: str | None = None) -> VulkanDevice:
