@@ -14,10 +14,14 @@ from vkcat.errors import DeviceError, InputError, mismatch
 from vkcat.graph import Graph, Tensor
 from vkcat.kernel import TILE, check_interface, tile
 from vkcat.plan import Packing, Plan, PlannedDispatch, Region, Step, schedule
-from vkcat.schedules import RUNNERS, Commands, HostTimes
+from vkcat.schedules import RUNNERS, Commands, HostTimes, Runner
 from vkcat.shader import Shader, load
 
 Array = NDArray[Any]
+
+PADDING = 0x7FC00000
+"""What the host leaves in the padding of rows: a quiet NaN."""
+
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -163,10 +167,11 @@ class Executor:
         if values.shape != tensor.shape or values.dtype != tensor.dtype:
             expected, got = f"{tensor.dtype} {tensor.shape}", f"{values.dtype} {values.shape}"
             raise InputError(mismatch(tensor.name, expected, got))
-        rows = np.zeros((*tensor.shape[:-1], tensor.pitch), tensor.dtype)
-        rows[..., : tensor.shape[-1]] = values
+        # A shader that lets padding count shows it: NaN, or an index past every table.
+        rows = np.full((*tensor.shape[:-1], tensor.pitch), PADDING, np.uint32)
+        rows[..., : tensor.shape[-1]] = np.ascontiguousarray(values).view(np.uint32)
         region = self.plan.regions[tensor][self._parity]
-        self._buffers[region.buffer].write(rows.view(np.uint32), region.offset)
+        self._buffers[region.buffer].write(rows, region.offset)
 
     @_exclusive
     def read(self, tensor: Tensor) -> Array:
@@ -206,20 +211,20 @@ class Executor:
     @_exclusive
     def step(self, graph: str) -> None:
         """Run one step of a graph and wait for it."""
-        self._run(graph, self._parity)
-        self._parity ^= 1
-        if self._written:
-            self.settle_inputs()
+        self._advance(self._run, graph)
 
     @_exclusive
     def timed_step(self, graph: str) -> list[float]:
         """As `step`, with timestamps around each dispatch; returns their nanoseconds."""
         assert self._run_timed is not None, "made without timestamps"
-        self._run_timed(graph, self._parity)
+        self._advance(self._run_timed, graph)
+        return self._run_timed.kernel_ns()
+
+    def _advance(self, run: Runner, graph: str) -> None:
+        run(graph, self._parity)
         self._parity ^= 1
         if self._written:
             self.settle_inputs()
-        return self._run_timed.kernel_ns()
 
     @_exclusive
     def settle_inputs(self) -> None:
