@@ -6,6 +6,7 @@ import dataclasses
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,6 +21,8 @@ from vkcat.device.limits import check_dispatch, check_shader
 from vkcat.device.select import select
 from vkcat.device.timestamps import elapsed_ns
 from vkcat.errors import DeviceError, InputError
+from vkcat.executor import Executor
+from vkcat.graph import Graph, Role, Tensor
 from vkcat.shader import load
 
 BACKENDS = ["vulkan", pytest.param("kompute", marks=pytest.mark.skipif(not HAS_KOMPUTE, reason="kp is not installed"))]
@@ -207,3 +210,17 @@ def test_a_closed_session_is_named(lavapipe: Device, g2p: Path) -> None:
         vkcat.load(g2p, lavapipe, batch=0)
     with pytest.raises(DeviceError, match="backend: expected one of vulkan, kompute, got 'cuda'"):
         open_device("cuda")
+
+
+def test_an_executor_that_cannot_be_made_leaves_nothing(vulkan_device: Any) -> None:
+    """The second dispatch needs more workgroups than there are: the first one's things are released."""
+    graph = Graph("g")
+    ids = Tensor("ids", (70_000,), "uint32", Role.INPUT)
+    table = Tensor("table", (3, 4), "float32", Role.WEIGHT)
+    small = Tensor("small", (2,), "uint32", Role.INPUT)
+    graph.add("embedding", "fits", ids=small, table=table)
+    graph.add("embedding", "too_many", ids=ids, table=table)
+    held = len(vulkan_device._core._owned), len(vulkan_device._sets)
+    with pytest.raises(DeviceError, match="expected 1 to 65535 workgroups along y, got 70000"):
+        Executor(vulkan_device, [graph])
+    assert (len(vulkan_device._core._owned), len(vulkan_device._sets)) == held

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from vkcat.device.interface import Barrier, Command, Device, Dispatch, Memory, Slice, ToHost
+from vkcat.device.interface import Barrier, Buffer, Command, Device, Dispatch, Memory, Slice, ToHost
 from vkcat.errors import DeviceError, InputError, mismatch
 from vkcat.graph import Graph, Tensor
 from vkcat.kernel import TILE, check_interface, tile
-from vkcat.plan import Packing, Plan, PlannedDispatch, Region, Step, schedule
+from vkcat.plan import BufferSpec, Packing, Plan, PlannedDispatch, Region, Step, schedule
 from vkcat.schedules import RUNNERS, Commands, HostTimes, Runner
 from vkcat.shader import Shader, load
 
@@ -75,31 +76,32 @@ class Executor:
             raise InputError(mismatch("schedule", f"one of {', '.join(RUNNERS)}", repr(schedule_name)))
         self.device = device
         self._closed = False
-        with device.lock:
-            device.check_open()
-            self._make(graphs, schedule_name, timestamps, shaders or {}, packing or device_packing(device))
-
-    def _make(
-        self,
-        graphs: Sequence[Graph],
-        schedule_name: str,
-        timestamps: bool,
-        shaders: Mapping[str, Shader],
-        packing: Packing,
-    ) -> None:
-        device = self.device
-        self.plan: Plan = schedule(graphs, packing)
+        self.plan: Plan = schedule(graphs, packing or device_packing(device))
         self._parity = 0
         self._written: dict[Tensor, int] = {}
         self._views: tuple[dict[Tensor, Array], dict[Tensor, Array]] = ({}, {})
-        self._buffers = [device.buffer(spec.nbytes, spec.memory) for spec in self.plan.buffers]
-        self._commands = {
-            name: (self._prepare(even, shaders), self._prepare(odd, shaders))
-            for name, (even, odd) in self.plan.steps.items()
-        }
-        runner = RUNNERS[schedule_name]
-        self._run = runner(device, self._commands, timestamps=False)
-        self._run_timed = runner(device, self._commands, timestamps=True) if timestamps else None
+        with device.lock, ExitStack() as made:
+            device.check_open()
+            self._made = made
+            self._buffers = [self._buffer(spec) for spec in self.plan.buffers]
+            self._commands = {
+                name: (self._prepare(even, shaders or {}), self._prepare(odd, shaders or {}))
+                for name, (even, odd) in self.plan.steps.items()
+            }
+            self._run = self._runner(schedule_name, timestamps=False)
+            self._run_timed = self._runner(schedule_name, timestamps=True) if timestamps else None
+            # Made whole: from here on only close() releases it.
+            self._made = made.pop_all()
+
+    def _buffer(self, spec: BufferSpec) -> Buffer:
+        buffer = self.device.buffer(spec.nbytes, spec.memory)
+        self._made.callback(buffer.close)
+        return buffer
+
+    def _runner(self, name: str, *, timestamps: bool) -> Runner:
+        runner = RUNNERS[name](self.device, self._commands, timestamps=timestamps)
+        self._made.callback(runner.close)
+        return runner
 
     @property
     def host_times(self) -> HostTimes:
@@ -139,7 +141,9 @@ class Executor:
         )
         groups = kernel.launch(sizes, rows).groups(interface.local_size)
         spec = [rows] * len(interface.spec)
-        return self.device.dispatch(kernel.name, shader, self._slices(planned.regions), push, spec, groups)
+        dispatch = self.device.dispatch(kernel.name, shader, self._slices(planned.regions), push, spec, groups)
+        self._made.callback(self.device.release, dispatch)
+        return dispatch
 
     def _view(self, tensor: Tensor, parity: int, memory: Memory) -> Array | None:
         """The live elements of a tensor without the padding, when it lies in this kind of mapped memory."""
@@ -242,20 +246,9 @@ class Executor:
         with self.device.lock:
             if not self._closed:
                 self._closed = True
-                self._release()
-
-    def _release(self) -> None:
-        self._run.close()
-        if self._run_timed is not None:
-            self._run_timed.close()
-        for views in self._views:
-            views.clear()
-        for even, odd in self._commands.values():
-            for command in (*even, *odd):
-                if isinstance(command, Dispatch):
-                    self.device.release(command)
-        for buffer in self._buffers:
-            buffer.close()
+                for views in self._views:
+                    views.clear()
+                self._made.close()
 
 
 def device_packing(device: Device) -> Packing:

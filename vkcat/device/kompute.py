@@ -9,13 +9,13 @@ are destroyed in another order, so devices are probed first and destruction is o
 from __future__ import annotations
 
 from collections.abc import Sequence
-from threading import RLock
 from typing import Any
 
 import numpy as np
 
 from vkcat.device import vulkan
 from vkcat.device.interface import Barrier, Command, DeviceInfo, Dispatch, Memory, Slice, Words
+from vkcat.device.lifetime import Lifetime
 from vkcat.device.limits import check_dispatch, check_shader
 from vkcat.device.select import select
 from vkcat.errors import DeviceError, mismatch
@@ -132,7 +132,7 @@ class KomputeRecording:
             self._sequence.destroy()
 
 
-class KomputeDevice:
+class KomputeDevice(Lifetime):
     """See `vkcat.device.interface.Device`."""
 
     backend = "kompute"
@@ -142,9 +142,7 @@ class KomputeDevice:
 
     def __init__(self, info: DeviceInfo) -> None:
         kp = _kp()
-        self.info = info
-        self._closed = False
-        self.lock = RLock()
+        super().__init__(info)
         self._tensors: dict[int, KomputeBuffer] = {}
         self._sequences: dict[int, KomputeRecording] = {}
         self._algorithms: dict[int, Any] = {}
@@ -194,10 +192,6 @@ class KomputeDevice:
     def disown_sequence(self, recording: KomputeRecording) -> bool:
         return self._sequences.pop(id(recording), None) is not None
 
-    def check_open(self) -> None:
-        if self._closed:
-            raise DeviceError(mismatch(self.info.name, "an open device", "one that has been closed"))
-
     def buffer(self, nbytes: int, memory: Memory) -> KomputeBuffer:
         self.check_open()
         return KomputeBuffer(self, nbytes, memory)
@@ -234,11 +228,8 @@ class KomputeDevice:
         self.check_open()
         return KomputeRecording(self)
 
-    def close(self) -> None:
+    def _release(self) -> None:
         """Destroy sequences, algorithms, tensors, then the manager: kp crashes in any other order."""
-        if self._closed:
-            return
-        self._closed = True
         for recording in list(self._sequences.values()):
             recording.close()
         for algorithm in self._algorithms.values():

@@ -26,7 +26,7 @@ class Core:
         with calling(f"opening {info.name}"):
             found = {extension.extensionName for extension in vk.vkEnumerateDeviceExtensionProperties(physical, None)}
             # A device that has this one is not whole without it (MoltenVK).
-            extensions = [name for name in ("VK_KHR_portability_subset",) if name in found]
+            extensions = list(found & {"VK_KHR_portability_subset"})
             create = vk.VkDeviceCreateInfo(
                 queueCreateInfoCount=1,
                 pQueueCreateInfos=[queue],

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from threading import RLock
 from typing import Any
 
 from vkcat.device.interface import DeviceInfo, Dispatch, Memory, Slice, Words
+from vkcat.device.lifetime import Lifetime
 from vkcat.device.limits import check_dispatch, check_shader
 from vkcat.device.select import select
 from vkcat.device.vulkan.api import api, calling
@@ -15,11 +15,10 @@ from vkcat.device.vulkan.instance import create_instance, describe, physical_dev
 from vkcat.device.vulkan.memory import Staging, VulkanBuffer
 from vkcat.device.vulkan.pipeline import DescriptorSet, Pipelines, bind
 from vkcat.device.vulkan.recording import Prepared, VulkanRecording
-from vkcat.errors import DeviceError, mismatch
 from vkcat.shader import Shader
 
 
-class VulkanDevice:
+class VulkanDevice(Lifetime):
     """See `vkcat.device.interface.Device`."""
 
     backend = "vulkan"
@@ -27,22 +26,16 @@ class VulkanDevice:
     separate_wait = True
 
     def __init__(self, instance: Any, physical: Any, info: DeviceInfo) -> None:
-        self.info = info
+        super().__init__(info)
         self._instance = instance
         self._core = Core(physical, info)
         self._staging = Staging(self._core)
         self._pipelines = Pipelines(self._core)
         self._sets: dict[int, DescriptorSet] = {}
-        self._closed = False
-        self.lock = RLock()
 
     @property
     def timestamps(self) -> bool:
         return self.info.timestamp_bits > 0
-
-    def check_open(self) -> None:
-        if self._closed:
-            raise DeviceError(mismatch(self.info.name, "an open device", "one that has been closed"))
 
     def buffer(self, nbytes: int, memory: Memory) -> VulkanBuffer:
         self.check_open()
@@ -75,19 +68,15 @@ class VulkanDevice:
         self.check_open()
         return VulkanRecording(self._core, timestamps=timestamps and self.timestamps)
 
-    def close(self) -> None:
-        """Release everything made on the device, newest first. A second call does nothing."""
-        with self.lock:
-            if self._closed:
-                return
-            self._closed = True
-            self._core.close_owned()
-            for descriptors in self._sets.values():
-                api().vkDestroyDescriptorPool(self._core.handle, descriptors.pool, None)
-            self._sets.clear()
-            self._pipelines.close()
-            self._core.close()
-            api().vkDestroyInstance(self._instance, None)
+    def _release(self) -> None:
+        """Newest first."""
+        self._core.close_owned()
+        for descriptors in self._sets.values():
+            api().vkDestroyDescriptorPool(self._core.handle, descriptors.pool, None)
+        self._sets.clear()
+        self._pipelines.close()
+        self._core.close()
+        api().vkDestroyInstance(self._instance, None)
 
 
 def open_device(wanted: str | None = None) -> VulkanDevice:
