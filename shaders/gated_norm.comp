@@ -7,6 +7,7 @@
 // and head.
 
 layout(local_size_x = 64) in;
+#include "sum.glsl"
 
 layout(push_constant) uniform Sizes { uint B; uint P; uint V; float eps; };
 
@@ -15,20 +16,12 @@ layout(binding = 1) readonly buffer Gate { float gate[]; };
 layout(binding = 2) readonly buffer Gain { float gain[]; };
 layout(binding = 3) writeonly buffer Y { float y[]; };
 
-shared float sums[gl_WorkGroupSize.x];
-
 void main() {
     uint at = gl_WorkGroupID.x * pitch(P) + gl_WorkGroupID.y * V;
     uint lane = gl_LocalInvocationID.x;
     float sum = 0.0;
     for (uint i = lane; i < V; i += gl_WorkGroupSize.x) sum += x[at + i] * x[at + i];
-    sums[lane] = sum;
-    for (uint half_size = gl_WorkGroupSize.x >> 1; half_size > 0u; half_size >>= 1) {
-        barrier();
-        if (lane < half_size) sums[lane] += sums[lane + half_size];
-    }
-    barrier();
-    float scale = 1.0 / sqrt(sums[0] / float(V) + eps);
+    float scale = 1.0 / sqrt(workgroup_sum(sum) / float(V) + eps);
     for (uint i = lane; i < V; i += gl_WorkGroupSize.x) {
         y[at + i] = sigmoid(gate[at + i]) * (x[at + i] * scale * gain[i]);
     }

@@ -6,6 +6,7 @@
 // in shared memory.
 
 layout(local_size_x = 64) in;
+#include "sum.glsl"
 
 layout(push_constant) uniform Sizes { uint B; uint D; float eps; };
 
@@ -13,19 +14,11 @@ layout(binding = 0) readonly buffer X { float x[]; };
 layout(binding = 1) readonly buffer Gain { float gain[]; };
 layout(binding = 2) writeonly buffer Y { float y[]; };
 
-shared float sums[gl_WorkGroupSize.x];
-
 void main() {
     uint row = gl_WorkGroupID.x * pitch(D);
     uint lane = gl_LocalInvocationID.x;
     float sum = 0.0;
     for (uint d = lane; d < D; d += gl_WorkGroupSize.x) sum += x[row + d] * x[row + d];
-    sums[lane] = sum;
-    for (uint half_size = gl_WorkGroupSize.x >> 1; half_size > 0u; half_size >>= 1) {
-        barrier();
-        if (lane < half_size) sums[lane] += sums[lane + half_size];
-    }
-    barrier();
-    float scale = 1.0 / sqrt(sums[0] / float(D) + eps);
+    float scale = 1.0 / sqrt(workgroup_sum(sum) / float(D) + eps);
     for (uint d = lane; d < D; d += gl_WorkGroupSize.x) y[row + d] = x[row + d] * scale * gain[d];
 }

@@ -67,7 +67,7 @@ MUTANTS = [
     ("delta_memory", "restart_ignored", "bool fresh = mode[b] == RESTART;", "bool fresh = false;"),
     ("delta_memory", "answers_before_the_write", "answer += s * query[i];", "answer += memory[column] * query[i];"),
     ("gated_norm", "dropped_gate", "sigmoid(gate[at + i]) *", "1.0 *"),
-    ("gated_norm", "normed_over_all_heads", "sums[0] / float(V)", "sums[0] / float(P)"),
+    ("gated_norm", "normed_over_all_heads", "workgroup_sum(sum) / float(V)", "workgroup_sum(sum) / float(P)"),
     ("gated_norm", "gain_of_the_first", "gain[i]", "gain[0]"),
     ("moe_route", "tie_to_the_higher", "score + bias[e] > best_value", "score + bias[e] >= best_value"),
     ("moe_route", "biased_weight", "best_score = score;", "best_score = score + bias[e];"),
@@ -82,7 +82,7 @@ MUTANTS = [
     ("moe_combine", "unweighted", "weight[b * pitch(S) + s] * y", "y"),
     ("moe_combine", "last_choice_dropped", "s < S; ++s) sum", "s + 1u < max(S, 2u); ++s) sum"),
     ("rms_norm", "dropped_eps", "/ float(D) + eps)", "/ float(D))"),
-    ("rms_norm", "sum_not_mean", "sums[0] / float(D)", "sums[0]"),
+    ("rms_norm", "sum_not_mean", "workgroup_sum(sum) / float(D)", "workgroup_sum(sum)"),
     ("rms_norm", "dropped_gain", "* scale * gain[d]", "* scale"),
     ("rms_norm", "missing_tail", "d < D; d += gl_WorkGroupSize.x) sum", "d < (D & ~3u); d += gl_WorkGroupSize.x) sum"),
 ]
