@@ -19,6 +19,8 @@ d is at most 1024: the sums of a head lie in shared memory.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -28,47 +30,53 @@ from vkcat.kernel import UNIT_ROUNDOFF, Array, Arrays, Case, Kernel, Launch, Siz
 WIDEST = 1024
 
 
-def _scores(t: Arrays, b: int, head: int) -> tuple[Array, Array, Array]:
-    """Scores, keys and values of one stream and head by age."""
+@dataclass(frozen=True)
+class _Head:
+    """One stream and head: where its answer stands, its query, and by age its keys, values, biases and scores."""
+
+    at: tuple[int, slice]
+    q: Array
+    k: Array
+    v: Array
+    biases: Array
+    scores: Array
+
+
+def _heads(t: Arrays) -> Iterator[_Head]:
+    """Every stream and head that has something to attend to."""
     W, N = t["k_ring"].shape[1], len(t["slopes"])
     d = t["q"].shape[1] // N
-    group = head // (N // (t["k_ring"].shape[2] // d))
-    count = min(int(t["t"][b]), W)
-    slots = (int(t["t"][b]) - 1 - np.arange(count)) % W
-    part = slice(group * d, (group + 1) * d)
-    k, v = t["k_ring"][b, slots, part], t["v_ring"][b, slots, part]
-    q = t["q"][b, head * d : (head + 1) * d]
-    return k @ q / math.sqrt(d) - t["slopes"][head] * np.arange(count), k, v
+    heads_a_group = N // (t["k_ring"].shape[2] // d)
+    for b, steps in enumerate(t["t"].astype(np.int64)):
+        ages = np.arange(min(steps, W))
+        slots = (steps - 1 - ages) % W
+        for head in range(N if len(ages) else 0):
+            group = head // heads_a_group
+            part, own = slice(group * d, (group + 1) * d), slice(head * d, (head + 1) * d)
+            q, k, v = t["q"][b, own], t["k_ring"][b, slots, part], t["v_ring"][b, slots, part]
+            biases = t["slopes"][head] * ages
+            yield _Head((b, own), q, k, v, biases, k @ q / math.sqrt(d) - biases)
 
 
 def reference(t: Arrays) -> dict[str, Array]:
     o = np.zeros_like(t["q"])
-    d = o.shape[1] // len(t["slopes"])
-    for b in range(len(o)):
-        for head in range(len(t["slopes"])):
-            scores, _, v = _scores(t, b, head)
-            if len(scores):
-                weights = np.exp(scores - scores.max())
-                o[b, head * d : (head + 1) * d] = weights @ v / weights.sum()
+    for head in _heads(t):
+        weights = np.exp(head.scores - head.scores.max())
+        o[head.at] = weights @ head.v / weights.sum()
     return {"o": o}
 
 
 def bound(t: Arrays) -> dict[str, Array]:
     """A score's error e changes every weight by a factor within exp(2e); sums and exp add theirs."""
     o = np.zeros_like(t["q"])
-    d = o.shape[1] // len(t["slopes"])
-    for b in range(len(o)):
-        for head in range(len(t["slopes"])):
-            scores, k, v = _scores(t, b, head)
-            if not len(scores):
-                continue
-            q = t["q"][b, head * d : (head + 1) * d]
-            biases = np.abs(t["slopes"][head]) * np.arange(len(scores))
-            e = dot_error(d + 4, np.abs(k) @ np.abs(q) / math.sqrt(d) + biases).max()
-            span = np.minimum(scores.max() - scores, 100).max()
-            relative = np.expm1(2 * e) + 2 * (2 * (3 + 2 * span) + len(scores) + 8) * UNIT_ROUNDOFF
-            weights = np.exp(scores - scores.max())
-            o[b, head * d : (head + 1) * d] = relative * (weights @ np.abs(v)) / weights.sum()
+    for head in _heads(t):
+        d, scores = len(head.q), head.scores
+        magnitude = np.abs(head.k) @ np.abs(head.q) / math.sqrt(d) + np.abs(head.biases)
+        e = dot_error(d + 4, magnitude).max()
+        span = np.minimum(scores.max() - scores, 100).max()
+        relative = np.expm1(2 * e) + 2 * (2 * (3 + 2 * span) + len(scores) + 8) * UNIT_ROUNDOFF
+        weights = np.exp(scores - scores.max())
+        o[head.at] = relative * (weights @ np.abs(head.v)) / weights.sum()
     return {"o": o}
 
 
