@@ -29,7 +29,7 @@ from torch_cases import (
 from vkcat.device.interface import Device
 from vkcat.executor import Executor, Steps
 from vkcat.graph import Graph, Role, Tensor
-from vkcat.ops.gru_cell import HOLD, RESTART, STEP
+from vkcat.ops.gates import HOLD, RESTART, STEP
 from vkcat.reference import ReferenceExecutor
 
 

@@ -12,7 +12,7 @@ from vkcat.errors import InputError, mismatch
 from vkcat.executor import Steps
 from vkcat.graph import Graph
 from vkcat.model import Model
-from vkcat.ops.gru_cell import HOLD, RESTART, STEP
+from vkcat.ops.gates import HOLD, RESTART, STEP
 
 Array = NDArray[Any]
 

@@ -29,7 +29,7 @@ import numpy as np
 
 from vkcat.errors import ShapeError, mismatch
 from vkcat.kernel import UNIT_ROUNDOFF, Array, Arrays, Case, Kernel, Launch, Sizes, dot_error
-from vkcat.ops.gru_cell import GATE_ERROR, HOLD, RESTART, STEP, sigmoid
+from vkcat.ops.gates import GATE_ERROR, HOLD, RESTART, draw_modes, sigmoid
 
 WIDEST = 1024
 L2_EPS = 1e-6
@@ -124,8 +124,7 @@ def launch(sizes: Sizes, tile: int) -> Launch:
 
 def inputs(rng: np.random.Generator, case: Case) -> dict[str, Array]:
     B, R, P, V, N = (case.sizes[name] for name in "BRPVN")
-    mode = rng.choice(np.array([HOLD, STEP, STEP, RESTART], np.uint32), B)
-    mode[0] = STEP
+    mode = draw_modes(rng, B)
     memory = rng.standard_normal((B, R, V)).astype(np.float32)
     memory[mode == RESTART] = np.nan
     q, k, z = (rng.standard_normal((B, R)).astype(np.float32) for _ in range(3))

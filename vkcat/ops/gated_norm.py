@@ -17,7 +17,7 @@ import numpy as np
 from vkcat.errors import ShapeError, mismatch
 from vkcat.kernel import Array, Arrays, Case, Kernel, Launch, Sizes
 from vkcat.ops import rms_norm
-from vkcat.ops.gru_cell import GATE_ERROR, sigmoid
+from vkcat.ops.gates import GATE_ERROR, sigmoid
 
 
 def _by_head(t: Arrays) -> Arrays:

@@ -13,7 +13,8 @@ import numpy as np
 
 from vkcat.kernel import Array, Arrays, Case, Kernel, Launch, Sizes
 from vkcat.ops import gru_cell
-from vkcat.ops.gru_cell import HOLD, RESTART, moved, started, update_error
+from vkcat.ops.gates import HOLD, RESTART
+from vkcat.ops.gru_cell import moved, started, update_error
 
 
 def _argument(t: Arrays) -> Array:

@@ -25,20 +25,7 @@ from collections.abc import Callable
 import numpy as np
 
 from vkcat.kernel import UNIT_ROUNDOFF, Array, Arrays, Case, Kernel, Launch, Sizes, dot_error
-
-HOLD, STEP, RESTART = 0, 1, 2
-
-GATE_ERROR = 16 * UNIT_ROUNDOFF
-"""Absolute error allowed to sigmoid and tanh in float32.
-
-Vulkan allows exp 3 + 2|x| units in the last place and a division 2.5; with a non-positive exponent that gives at most
-about 8 units at 1 for either function.
-"""
-
-
-def sigmoid(x: Array) -> Array:
-    """1 / (1 + exp(-x)) without overflow."""
-    return np.asarray(0.5 * (1 + np.tanh(0.5 * x)))
+from vkcat.ops.gates import GATE_ERROR, HOLD, RESTART, draw_modes, sigmoid
 
 
 def started(h: Array, mode: Array) -> Array:
@@ -99,8 +86,7 @@ def launch(sizes: Sizes, tile: int) -> Launch:
 
 def inputs(rng: np.random.Generator, case: Case) -> dict[str, Array]:
     B, I, H = (case.sizes[name] for name in "BIH")
-    mode = rng.choice(np.array([HOLD, STEP, STEP, RESTART], np.uint32), B)
-    mode[0] = STEP
+    mode = draw_modes(rng, B)
     h = rng.uniform(-1, 1, (B, H)).astype(np.float32)
     # A restarted stream must not look at what it held.
     h[mode == RESTART] = np.nan

@@ -14,7 +14,8 @@ import numpy as np
 
 from vkcat.kernel import UNIT_ROUNDOFF, Array, Arrays, Kernel, Launch, Sizes
 from vkcat.ops import gru_cell
-from vkcat.ops.gru_cell import moved, sigmoid, started
+from vkcat.ops.gates import sigmoid
+from vkcat.ops.gru_cell import moved, started
 
 
 def reference(t: Arrays) -> dict[str, Array]:

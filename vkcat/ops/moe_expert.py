@@ -22,7 +22,7 @@ import numpy as np
 
 from vkcat.errors import ShapeError, mismatch
 from vkcat.kernel import UNIT_ROUNDOFF, Array, Arrays, Case, Kernel, Launch, Sizes, dot_error
-from vkcat.ops.gru_cell import GATE_ERROR, sigmoid
+from vkcat.ops.gates import GATE_ERROR, sigmoid
 
 WIDEST = 2048
 

@@ -24,7 +24,7 @@ import numpy as np
 
 from vkcat.errors import ShapeError, mismatch
 from vkcat.kernel import UNIT_ROUNDOFF, Array, Arrays, Case, Kernel, Launch, Sizes
-from vkcat.ops.gru_cell import GATE_ERROR, sigmoid
+from vkcat.ops.gates import GATE_ERROR, sigmoid
 
 MOST = 16
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 import numpy as np
 
 from vkcat.kernel import Array, Arrays, Case, Kernel, Launch, Sizes
-from vkcat.ops.gru_cell import HOLD, RESTART, STEP
+from vkcat.ops.gates import HOLD, RESTART, draw_modes
 
 
 def reference(t: Arrays) -> dict[str, Array]:
@@ -45,8 +45,7 @@ def inputs(rng: np.random.Generator, case: Case) -> dict[str, Array]:
     t = rng.integers(0, 2 * W, B, dtype=np.uint32)
     # The count's last value, whose successor starts the second round again.
     t[0] = 2 * W - 1
-    mode = rng.choice(np.array([HOLD, STEP, STEP, RESTART], np.uint32), B)
-    mode[0] = STEP
+    mode = draw_modes(rng, B)
     return {
         "k": rng.standard_normal((B, C)).astype(np.float32),
         "v": rng.standard_normal((B, C)).astype(np.float32),

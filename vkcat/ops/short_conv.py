@@ -17,7 +17,7 @@ import numpy as np
 
 from vkcat.errors import ShapeError, mismatch
 from vkcat.kernel import UNIT_ROUNDOFF, Array, Arrays, Case, Kernel, Launch, Sizes, dot_error
-from vkcat.ops.gru_cell import GATE_ERROR, HOLD, RESTART, STEP, sigmoid
+from vkcat.ops.gates import GATE_ERROR, HOLD, RESTART, draw_modes, sigmoid
 
 
 def _window(t: Arrays) -> Array:
@@ -53,8 +53,7 @@ def launch(sizes: Sizes, tile: int) -> Launch:
 
 def inputs(rng: np.random.Generator, case: Case) -> dict[str, Array]:
     B, C, L, M = (case.sizes[name] for name in "BCLM")
-    mode = rng.choice(np.array([HOLD, STEP, STEP, RESTART], np.uint32), B)
-    mode[0] = STEP
+    mode = draw_modes(rng, B)
     history = rng.standard_normal((B, M, C)).astype(np.float32)
     history[mode == RESTART] = np.nan
     return {

@@ -21,7 +21,7 @@ from vkcat.device.interface import Device
 from vkcat.executor import Executor
 from vkcat.graph import Graph
 from vkcat.model import Model
-from vkcat.ops.gru_cell import RESTART, STEP
+from vkcat.ops.gates import RESTART, STEP
 from vkcat.profile.floors import FloorProbe, Floors
 from vkcat.profile.spread import Spread, spread
 

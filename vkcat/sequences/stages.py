@@ -17,7 +17,7 @@ from vkcat.device.interface import Device
 from vkcat.errors import InputError, ShapeError, mismatch
 from vkcat.executor import Executor, Steps
 from vkcat.graph import Graph, Role, Tensor
-from vkcat.ops.gru_cell import HOLD, STEP
+from vkcat.ops.gates import HOLD, STEP
 from vkcat.reference import ReferenceExecutor
 from vkcat.schedules import SCHEDULES
 from vkcat.sequences.conventions import Cell

@@ -15,7 +15,7 @@ from vkcat.executor import Executor, device_packing
 from vkcat.graph import Graph, Tensor
 from vkcat.kernel import UNIT_ROUNDOFF
 from vkcat.model import Model
-from vkcat.ops.gru_cell import HOLD, RESTART, STEP
+from vkcat.ops.gates import HOLD, RESTART, STEP
 from vkcat.reference import ReferenceExecutor, node_inputs, run_node
 from vkcat.shader import Shader
 from vkcat.validate.ops import GUARD_BYTES, POISON
