@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from vkcat.ops import OPS
-from vkcat.ops.gru_cell import sigmoid
+from vkcat.ops.gates import sigmoid
 
 
 def test_sigmoid_and_tanh_do_not_overflow() -> None:

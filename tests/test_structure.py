@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from conftest import ROOT
+from conftest import ROOT, absent
 
 import vkcat
 from vkcat import glsl
@@ -118,7 +118,7 @@ def test_shader_fits_any_device(name: str) -> None:
 def test_shader_is_valid_spirv(name: str, tmp_path: Path) -> None:
     validator = glsl.find_tool("spirv-val")
     if validator is None:
-        pytest.skip("spirv-val is not installed")
+        absent("spirv-val")
     file = tmp_path / "shader.spv"
     file.write_bytes(load(name).code)
     done = subprocess.run(

@@ -16,7 +16,6 @@ from vkcat.ops import OPS
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not (ROOT / "hatch_build.py").is_file(), reason="not in a checkout")
 def test_wheel_runs_a_model_without_a_compiler(tmp_path: Path, g2p: Path) -> None:
     def run(*command: str, **environment: str) -> str:
         done = subprocess.run(
