@@ -145,3 +145,9 @@ def test_readme_counts_the_checks() -> None:
     """`vkcat validate --model` of the README: every written tensor of every case, and the g2p-en model's 25 rows."""
     checks = sum(len(kernel.cases) * len(kernel.written) for kernel in OPS.values()) + 25
     assert f"{checks} checked, 0 failed" in (ROOT / "README.md").read_text()
+
+
+def test_compiling_all_leaves_only_what_has_a_source(tmp_path: Path) -> None:
+    (tmp_path / "renamed.spv").write_bytes(b"old")
+    glsl.compile_all(SOURCES, tmp_path)
+    assert {path.stem for path in tmp_path.glob("*.spv")} == {path.stem for path in SOURCES.glob("*.comp")}

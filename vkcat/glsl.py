@@ -110,7 +110,10 @@ def source_hash(source: Path, include: Path) -> str:
 
 
 def compile_all(source_dir: Path, out_dir: Path) -> list[Path]:
-    """Compile every `*.comp` of `source_dir` into `out_dir`, with `index.json` naming each source's hash."""
+    """Compile every `*.comp` of `source_dir` into `out_dir`, with `index.json` naming each source's hash.
+
+    What an earlier set of shaders left there goes.
+    """
     include = source_dir / "include"
     out_dir.mkdir(parents=True, exist_ok=True)
     outputs = []
@@ -122,6 +125,8 @@ def compile_all(source_dir: Path, out_dir: Path) -> list[Path]:
         temporary.replace(output)
         outputs.append(output)
         hashes[source.stem] = source_hash(source, include)
+    for stale in set(out_dir.glob("*.spv")) - set(outputs):
+        stale.unlink()
     index = out_dir / "index.json"
     index.write_text(json.dumps(hashes, indent=1, sort_keys=True) + "\n", encoding="utf-8")
     return [*outputs, index]
