@@ -20,11 +20,6 @@ const uint WIDEST = 2048u;
 
 shared float hidden[WIDEST];
 
-float activation(float gate, float up) {
-    if (situ != 0.0) return 4.0 * tanh_exp(gate / 4.0) * sigmoid(gate) * (25.0 * tanh_exp(up / 25.0));
-    return gate * sigmoid(gate) * up;
-}
-
 void main() {
     uint b = gl_WorkGroupID.x;
     uint s = gl_WorkGroupID.y;
@@ -49,7 +44,7 @@ void main() {
             gate += head(w_in[gate_row + whole], tail) * v;
             up += head(w_in[up_row + whole], tail) * v;
         }
-        hidden[m] = activation(sum4(gate), sum4(up));
+        hidden[m] = gated(sum4(gate), sum4(up), situ != 0.0);
     }
     barrier();
     for (uint d = lane; d < D; d += gl_WorkGroupSize.x) {

@@ -12,6 +12,12 @@ float tanh_exp(float x) {
     return x < 0.0 ? -t : t;
 }
 
+// The hidden unit of a gated MLP: silu(gate) * up, or SiTU, which bounds both.
+float gated(float gate, float up, bool situ) {
+    if (situ) return 4.0 * tanh_exp(gate / 4.0) * sigmoid(gate) * (25.0 * tanh_exp(up / 25.0));
+    return gate * sigmoid(gate) * up;
+}
+
 // What a step does to one stream of the batch.
 const uint HOLD = 0u;     // the state stays as it is
 const uint STEP = 1u;     // the state advances

@@ -2,22 +2,30 @@
 
 from vkcat.kernel import Kernel
 from vkcat.ops import (
+    add,
     argmax,
     delta_memory,
+    depth_attnres,
+    depth_dwa,
     embedding,
     gated_norm,
     gru_candidate,
     gru_cell,
     gru_gates,
     linear,
+    mlp,
     modulation,
+    moe_capacity,
     moe_combine,
     moe_expert,
     moe_route,
+    patch_embedding,
     ring_attention,
     ring_write,
     rms_norm,
+    sample,
     short_conv,
+    silu,
 )
 
 OPS: dict[str, Kernel] = {
@@ -38,6 +46,14 @@ OPS: dict[str, Kernel] = {
         gated_norm.KERNEL,
         moe_route.KERNEL,
         moe_expert.KERNEL,
+        moe_capacity.KERNEL,
         moe_combine.KERNEL,
+        mlp.KERNEL,
+        add.KERNEL,
+        silu.KERNEL,
+        depth_dwa.KERNEL,
+        depth_attnres.KERNEL,
+        patch_embedding.KERNEL,
+        sample.KERNEL,
     )
 }

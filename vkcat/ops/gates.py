@@ -27,3 +27,24 @@ def draw_modes(rng: np.random.Generator, batch: int) -> Array:
     mode = rng.choice(np.array([HOLD, STEP, STEP, RESTART], np.uint32), batch)
     mode[0] = STEP
     return mode
+
+
+def gated(gate: Array, up: Array, situ: bool) -> Array:
+    """The hidden units of a gated MLP: silu(gate) * up, or SiTU, which bounds both factors."""
+    first, second = _factors(gate, up, situ)
+    return np.asarray(first * second)
+
+
+def _factors(gate: Array, up: Array, situ: bool) -> tuple[Array, Array]:
+    if situ:
+        return np.asarray(4 * np.tanh(gate / 4) * sigmoid(gate)), np.asarray(25 * np.tanh(up / 25))
+    return np.asarray(gate * sigmoid(gate)), up
+
+
+def gated_error(gate: Array, up: Array, gate_error: Array, up_error: Array, situ: bool) -> Array:
+    """Bound on the float32 error of `gated`: silu and SiTU's gate have slopes of at most 1.1, its up part at most 1."""
+    first, second = _factors(gate, up, situ)
+    e_first = 1.1 * gate_error + (8 * GATE_ERROR if situ else np.abs(gate) * GATE_ERROR)
+    e_second = up_error + 25 * GATE_ERROR if situ else up_error
+    products = np.abs(second) * e_first + np.abs(first) * e_second + e_first * e_second
+    return np.asarray(products + 4 * UNIT_ROUNDOFF * np.abs(first * second))

@@ -21,8 +21,8 @@ from __future__ import annotations
 import numpy as np
 
 from vkcat.errors import ShapeError, mismatch
-from vkcat.kernel import UNIT_ROUNDOFF, Array, Arrays, Case, Kernel, Launch, Sizes, dot_error
-from vkcat.ops.gates import GATE_ERROR, sigmoid
+from vkcat.kernel import Array, Arrays, Case, Kernel, Launch, Sizes, dot_error
+from vkcat.ops.gates import gated, gated_error
 
 WIDEST = 2048
 
@@ -34,34 +34,18 @@ def _products(t: Arrays) -> tuple[Array, Array]:
     return gate, up
 
 
-def _hidden(gate: Array, up: Array, situ: bool) -> Array:
-    if situ:
-        return np.asarray(4 * np.tanh(gate / 4) * sigmoid(gate) * (25 * np.tanh(up / 25)))
-    return np.asarray(gate * sigmoid(gate) * up)
-
-
 def reference(t: Arrays) -> dict[str, Array]:
-    hidden = _hidden(*_products(t), bool(t["situ"]))
+    hidden = gated(*_products(t), bool(t["situ"]))
     return {"y": np.einsum("bsdm,bsm->bsd", t["w_out"][t["index"]], hidden)}
 
 
 def bound(t: Arrays) -> dict[str, Array]:
-    """silu and SiTU's gate have slopes of at most 1.1, its up part one of at most 1."""
     D, M = t["w_in"].shape[2], t["w_out"].shape[2]
     gate, up = _products(t)
-    e_gate, e_up = np.split(
-        dot_error(D, np.einsum("bsmd,bd->bsm", np.abs(t["w_in"][t["index"]]), np.abs(t["x"]))), 2, axis=2
-    )
-    if t["situ"]:
-        first, second = 4 * np.tanh(gate / 4) * sigmoid(gate), 25 * np.tanh(up / 25)
-        e_first = 1.1 * e_gate + 8 * GATE_ERROR
-        e_second = e_up + 25 * GATE_ERROR
-    else:
-        first, second = gate * sigmoid(gate), up
-        e_first = 1.1 * e_gate + np.abs(gate) * GATE_ERROR
-        e_second = e_up
-    hidden = np.abs(first * second)
-    e_hidden = np.abs(second) * e_first + np.abs(first) * e_second + e_first * e_second + 4 * UNIT_ROUNDOFF * hidden
+    magnitude = np.einsum("bsmd,bd->bsm", np.abs(t["w_in"][t["index"]]), np.abs(t["x"]))
+    e_gate, e_up = np.split(dot_error(D, magnitude), 2, axis=2)
+    hidden = np.abs(gated(gate, up, bool(t["situ"])))
+    e_hidden = gated_error(gate, up, e_gate, e_up, bool(t["situ"]))
     w_out = np.abs(t["w_out"][t["index"]])
     sums = np.einsum("bsdm,bsm->bsd", w_out, hidden + e_hidden)
     return {"y": np.einsum("bsdm,bsm->bsd", w_out, e_hidden) + dot_error(M, sums)}
