@@ -9,7 +9,7 @@ from conftest import load_tool
 
 import vkcat
 from vkcat.device.interface import Device
-from vkcat.load import load_model
+from vkcat.model import build
 from vkcat.schedules import SCHEDULES
 from vkcat.validate import validate_model
 
@@ -48,7 +48,7 @@ def test_unknown_characters_are_the_models_unk(vulkan_device: Device, g2p: Path)
 
 @pytest.mark.parametrize("schedule", SCHEDULES)
 def test_every_intermediate_of_a_step(device: Device, g2p: Path, schedule: str) -> None:
-    model, weights = load_model(g2p, 3)
-    results = list(validate_model(device, model, weights, schedule))
+    stored = vkcat.read_model(g2p)
+    results = list(validate_model(device, build(stored.config, 3), stored.weights, schedule))
     assert len(results) == 4 * 2 + 4 * 4 + 1
     assert [result.problem for result in results if not result.passed] == []

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vkcat.config import EmbeddingInput, GruBlock, ModelConfig, Stack, TokenOutput
+from vkcat.config import EmbeddingInput, GruBlock, Stack, TokenOutput, TransducerConfig
 from vkcat.device.interface import Memory
 from vkcat.errors import DeviceError, ShapeError
 from vkcat.graph import Graph, Role, Tensor
-from vkcat.model import build
+from vkcat.model import build_transducer
 from vkcat.plan import Packing, Region, schedule
 from vkcat.plan.hazards import barriers
 
@@ -18,11 +18,11 @@ ARENA = Packing(alignment=64, max_buffer=1 << 30)
 WHOLE = Packing(alignment=64, max_buffer=1 << 30, offsets=False)
 
 
-def _config(layers: int = 2, reset: str = "after") -> ModelConfig:
+def _config(layers: int = 2, reset: str = "after") -> TransducerConfig:
     blocks = tuple(GruBlock(hidden=63, reset=reset) for _ in range(layers))
     source = EmbeddingInput(symbols=("a", "b", "</s>"), end="</s>")
     target = EmbeddingInput(symbols=("<s>", "</s>", "x"))
-    return ModelConfig(
+    return TransducerConfig(
         name="test",
         encoder=Stack(input=source, width=5, blocks=blocks),
         decoder=Stack(input=target, width=7, blocks=blocks, output=TokenOutput(start="<s>", end="</s>")),
@@ -67,9 +67,9 @@ def test_barriers_order_every_conflict_and_no_other(accesses: list, before: tupl
 @pytest.mark.parametrize("packing", [ARENA, WHOLE], ids=["arena", "whole_buffers"])
 @pytest.mark.parametrize("reset", ["after", "before"])
 def test_model_tensors_that_live_together_do_not_overlap(packing: Packing, reset: str) -> None:
-    model = build(_config(reset=reset), batch=3)
-    plan = schedule(model.graphs, packing)
-    for graph in model.graphs:
+    model = build_transducer(_config(reset=reset), batch=3)
+    plan = schedule(model.graphs.values(), packing)
+    for graph in model.graphs.values():
         for at in range(len(graph.nodes)):
             live = [
                 tensor
@@ -90,7 +90,7 @@ def test_model_tensors_that_live_together_do_not_overlap(packing: Packing, reset
 
 @pytest.mark.parametrize("packing", [ARENA, WHOLE], ids=["arena", "whole_buffers"])
 def test_regions_fit_their_buffers_and_alignment(packing: Packing) -> None:
-    plan = schedule(build(_config(), batch=3).graphs, packing)
+    plan = schedule(build_transducer(_config(), batch=3).graphs.values(), packing)
     for tensor, both in plan.regions.items():
         for region in both:
             assert region.size >= tensor.nbytes
@@ -99,9 +99,9 @@ def test_regions_fit_their_buffers_and_alignment(packing: Packing) -> None:
 
 
 def test_states_swap_and_inputs_alternate() -> None:
-    model = build(_config(layers=1), batch=1)
-    plan = schedule(model.graphs, ARENA)
-    (state, new) = next((s, n) for s, n in model.decode.carries.items() if s.dtype == "float32")
+    model = build_transducer(_config(layers=1), batch=1)
+    plan = schedule(model.graphs.values(), ARENA)
+    (state, new) = next((s, n) for s, n in model.graphs["decode"].carries.items() if s.dtype == "float32")
     assert plan.regions[state] == tuple(reversed(plan.regions[new]))
     assert plan.regions[model.ids][0] != plan.regions[model.ids][1]
     assert plan.buffers[plan.regions[model.ids][0].buffer].memory is Memory.UPLOAD

@@ -14,9 +14,8 @@ from vkcat.device.interface import Device
 from vkcat.device.vulkan.api import api
 from vkcat.executor import Executor, Steps
 from vkcat.graph import Graph
-from vkcat.load import load_model
+from vkcat.model import build
 from vkcat.schedules import SCHEDULES
-from vkcat.session import Session
 
 WORDS = ["vulkan", "a", "queue", "semaphores"]
 
@@ -36,14 +35,20 @@ class _Recorded:
         return values
 
 
+def _transducer(folder: Path, batch: int = 1) -> tuple[Any, Any]:
+    """Graphs and weights."""
+    stored = vkcat.read_model(folder)
+    return build(stored.config, batch), stored.weights
+
+
 def _trace(device: Device, folder: Path, schedule: str) -> list[np.ndarray[Any, Any]]:
-    model, weights = load_model(folder, len(WORDS))
+    model, weights = _transducer(folder, len(WORDS))
     seen: list[np.ndarray[Any, Any]] = []
 
     def runner(graphs: Sequence[Graph]) -> Steps:
         return _Recorded(Executor(device, graphs, schedule), seen)
 
-    session = Session(model, weights, runner)
+    session = vkcat.Transducer(model, weights, runner)  # type: ignore[arg-type]
     session.transduce(WORDS)
     session.close()
     return seen
@@ -85,20 +90,20 @@ def _spy(monkeypatch: pytest.MonkeyPatch, calls: list[str]) -> None:
 def test_replay_allocates_records_and_binds_nothing(
     vulkan_device: Device, g2p: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    model, weights = load_model(g2p)
-    executor = Executor(vulkan_device, model.graphs, "replay")
-    for name, tensor in model.weights.items():
-        executor.write(tensor, weights[name])
+    model, weights = _transducer(g2p)
+    executor = Executor(vulkan_device, list(model.graphs.values()), "replay")
+    for tensor, values in model.values(weights).items():
+        executor.write(tensor, values)
     ones = np.ones(1, np.uint32)
     executor.write(model.token, ones)
     executor.write(model.ids, ones)
     calls: list[str] = []
     with monkeypatch.context() as patch:
         _spy(patch, calls)
-        for graph, mode in ((model.encode, model.encode_mode), (model.decode, model.decode_mode)):
+        for graph in model.graphs:
             for _ in range(5):
-                executor.write(mode, ones)
-                executor.step(graph.name)
+                executor.write(model.mode, ones)
+                executor.step(graph)
                 executor.read(model.chosen)
     assert calls == []
     executor.close()
@@ -106,8 +111,8 @@ def test_replay_allocates_records_and_binds_nothing(
 
 def test_the_spy_sees_what_batched_does(lavapipe: Device, g2p: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The test above can fail: a schedule that records each step is seen."""
-    model, _ = load_model(g2p)
-    executor = Executor(lavapipe, model.graphs, "batched")
+    model, _ = _transducer(g2p)
+    executor = Executor(lavapipe, list(model.graphs.values()), "batched")
     recording = lavapipe.recording()
     calls: list[str] = []
     with monkeypatch.context() as patch:
@@ -123,12 +128,12 @@ def test_kompute_replay_makes_no_sequence(both_backends: list[Device], g2p: Path
     if len(both_backends) == 1:
         pytest.skip("kp is not installed")
     device: Any = both_backends[1]
-    model, weights = load_model(g2p)
-    executor = Executor(device, model.graphs, "replay")
-    for name, tensor in model.weights.items():
-        executor.write(tensor, weights[name])
+    model, weights = _transducer(g2p)
+    executor = Executor(device, list(model.graphs.values()), "replay")
+    for tensor, values in model.values(weights).items():
+        executor.write(tensor, values)
     executor.write(model.token, np.ones(1, np.uint32))
-    executor.write(model.decode_mode, np.ones(1, np.uint32))
+    executor.write(model.mode, np.ones(1, np.uint32))
     real = device.manager
 
     class _Closed:

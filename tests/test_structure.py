@@ -19,16 +19,17 @@ PACKAGE = Path(vkcat.__file__).parent
 
 # From the ground up; a module may import from its own layer and those before it.
 LAYERS = [
-    ["errors", "glsl", "config"],
-    ["spirv"],
+    ["errors", "glsl"],
+    ["spirv", "files", "config"],
     ["shader"],
     ["kernel", "device"],
     ["ops"],
     ["graph"],
     ["blocks", "plan"],
     ["model", "weights", "schedules"],
-    ["executor", "reference"],
-    ["session", "sequences", "load", "importers"],
+    ["executor", "reference", "stored", "states", "summary", "presets"],
+    ["runner", "text", "images"],
+    ["session", "transducer", "sequences", "load", "importers"],
     ["validate", "profile"],
     ["cli"],
     ["__init__", "__main__"],

@@ -1,12 +1,15 @@
 """vkcat: a Vulkan compute runtime for small recurrent, attentive and sparse models.
 
-`vkcat.gru` runs whole GRU sequences on arrays; `vkcat.load` opens a model folder on a device.
+`vkcat.gru` runs whole GRU sequences on arrays; `vkcat.load` and `vkcat.Session` open a model folder on a device.
 """
 
 from vkcat.device.backends import open_device
 from vkcat.errors import DeviceError, InputError, ModelError, ShaderError, ShapeError, VkcatError
 from vkcat.load import load
 from vkcat.sequences import GruOutput, gru
+from vkcat.session import Session
+from vkcat.stored import StoredModel, read_model
+from vkcat.transducer import Transducer
 
 __version__ = "0.1.0"
 
@@ -15,10 +18,14 @@ __all__ = [
     "GruOutput",
     "InputError",
     "ModelError",
+    "Session",
     "ShaderError",
     "ShapeError",
+    "StoredModel",
+    "Transducer",
     "VkcatError",
     "gru",
     "load",
     "open_device",
+    "read_model",
 ]

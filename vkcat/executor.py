@@ -36,6 +36,8 @@ class Steps(Protocol):
 
     def read(self, tensor: Tensor) -> Array: ...
 
+    def read_state(self, tensor: Tensor) -> Array: ...
+
     def close(self) -> None: ...
 
 
@@ -182,8 +184,14 @@ class Executor:
         """What the last step left in a tensor; for one that is not an output, through a copy."""
         parity = 1 - self._parity
         view = self._view(tensor, parity, Memory.READBACK)
-        if view is not None:
-            return view.copy()
+        return view.copy() if view is not None else self._copied(tensor, parity)
+
+    @_exclusive
+    def read_state(self, tensor: Tensor) -> Array:
+        """What the next step will find in a state or a memory."""
+        return self._copied(tensor, self._parity)
+
+    def _copied(self, tensor: Tensor, parity: int) -> Array:
         region = self.plan.regions[tensor][parity]
         words = self._buffers[region.buffer].read(tensor.nbytes, region.offset)
         rows = words.view(tensor.dtype).reshape(*tensor.shape[:-1], tensor.pitch)

@@ -69,6 +69,19 @@ class Node:
     def writes(self) -> tuple[Tensor, ...]:
         return tuple(self.tensors[binding] for binding in self.kernel.written)
 
+    @property
+    def moved(self) -> dict[str, int]:
+        """Elements of each binding that the kernel reads or writes at most, each counted once."""
+        whole = {binding: int(np.prod(tensor.shape)) for binding, tensor in self.tensors.items()}
+        parts = self.kernel.moved(self.sizes)
+        return {binding: min(count, parts.get(binding, count)) for binding, count in whole.items()}
+
+    @property
+    def bytes_moved(self) -> int:
+        """Bytes between memory and the kernel at most: what is updated in place goes both ways."""
+        twice = self.kernel.updates
+        return sum(4 * count * (2 if binding in twice else 1) for binding, count in self.moved.items())
+
 
 @dataclass(eq=False)
 class Graph:

@@ -67,7 +67,8 @@ class Kernel:
     the inputs and the reference's outputs; `why` says in a few words where that comes from. `launch` takes the sizes
     and how many rows of the batch one invocation computes. `attributes` are the numbers a graph sets, float32 push
     constants by the same names; the reference finds them among its inputs. `updates` are inputs that are changed in
-    place: the reference returns them as they are after.
+    place: the reference returns them as they are after. `moved` tells, of bindings that are not read or written as a
+    whole, how many elements are at most.
     """
 
     name: str
@@ -81,6 +82,7 @@ class Kernel:
     cases: tuple[Case, ...]
     attributes: tuple[str, ...] = ()
     updates: tuple[str, ...] = ()
+    moved: Callable[[Sizes], Mapping[str, int]] = lambda sizes: {}
 
     @property
     def free_sizes(self) -> tuple[str, ...]:

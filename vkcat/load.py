@@ -1,37 +1,33 @@
-"""Open a model folder: configuration, weights, graphs and a session in one call."""
+"""Open a model folder: configuration, weights, graphs and what runs them in one call."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
-from numpy.typing import NDArray
-
-from vkcat.config import load_config
+from vkcat.config import StreamConfig
 from vkcat.device.interface import Device
-from vkcat.executor import Executor, Steps
-from vkcat.graph import Graph
-from vkcat.model import Model, build
-from vkcat.reference import ReferenceExecutor
+from vkcat.model import build_transducer
+from vkcat.runner import Runner
 from vkcat.session import Session
-from vkcat.weights import load_weights
+from vkcat.stored import read_model
+from vkcat.transducer import Transducer
 
 
-def load_model(folder: Path, batch: int = 1) -> tuple[Model, dict[str, NDArray[Any]]]:
-    """Graphs for `batch` streams, and weights. Raises `ModelError`."""
-    model = build(load_config(folder), batch)
-    return model, load_weights(folder, model.weights)
+def load(
+    folder: str | Path,
+    device: Device | str | int | None = None,
+    *,
+    batch: int = 1,
+    backend: str = "vulkan",
+    schedule: str = "replay",
+) -> Session | Transducer:
+    """The model in `folder` for `batch` streams: a `Session`, or a `Transducer` when it is an encoder-decoder.
 
-
-def load(folder: str | Path, device: Device | None = None, *, batch: int = 1, schedule: str = "replay") -> Session:
-    """A session of the model in `folder`, on an open device or, without one, in the float64 reference.
-
-    Raises `ModelError` for a folder that is not a model, `DeviceError` when it does not fit the device.
+    `device` is an open device, an index, a part of a name, None for the default one, or "reference" for float64 in
+    NumPy. Raises `ModelError` for a folder that is not a model, `DeviceError` when it does not fit the device.
     """
-    model, weights = load_model(Path(folder), batch)
-
-    def runner(graphs: Sequence[Graph]) -> Steps:
-        return ReferenceExecutor(graphs) if device is None else Executor(device, graphs, schedule)
-
-    return Session(model, weights, runner)
+    model = read_model(folder)
+    if isinstance(model.config, StreamConfig):
+        return Session(model, batch=batch, device=device, backend=backend, schedule=schedule)
+    runner = Runner("load", device, backend, schedule)
+    return Transducer(build_transducer(model.config, batch), model.weights, runner)

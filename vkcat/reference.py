@@ -64,5 +64,8 @@ class ReferenceExecutor:
     def read(self, tensor: Tensor) -> Array:
         return self.values[tensor]
 
+    def read_state(self, tensor: Tensor) -> Array:
+        return self.values[tensor]
+
     def close(self) -> None:
         self.values.clear()

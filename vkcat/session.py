@@ -1,107 +1,224 @@
-"""A model with its weights and state on a device, or in the reference."""
+"""Streams of a model, side by side on a device or in the reference: read, write, save, go on."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from vkcat.errors import InputError, mismatch
-from vkcat.executor import Steps
-from vkcat.graph import Graph
-from vkcat.model import Model
+from vkcat import states
+from vkcat.config import StreamConfig
+from vkcat.device.interface import Device
+from vkcat.errors import InputError, ModelError, mismatch
+from vkcat.graph import Tensor
+from vkcat.images import cut
+from vkcat.model import build_stream
 from vkcat.ops.gates import HOLD, RESTART, STEP
+from vkcat.runner import Runner
+from vkcat.stored import StoredModel, read_model
 
 Array = NDArray[Any]
+Tokens = Sequence[int] | Sequence[Sequence[int]] | Array
 
 
 class Session:
-    """Transduces up to `model.batch` sequences of symbols at a time.
+    """`batch` streams of one model. They do not influence each other.
 
-    `runner` makes what runs the graphs: `Executor` on a device or `ReferenceExecutor`.
+    `model` is a folder or what `read_model` made of it; `device`, `backend` and `schedule` are as for `vkcat.load`, or
+    a `runner` stands for all three.
+    Outputs are (B, V) logits, or (B, N) of a continuous output, in float32 (in the reference, float64).
     """
 
-    def __init__(self, model: Model, weights: Mapping[str, Array], runner: Callable[[Sequence[Graph]], Steps]) -> None:
-        self.model = model
-        self._steps = runner(model.graphs)
-        # Streams that have ended go on unread until all have.
-        self._steps.write(model.decode_mode, np.full(model.batch, STEP, np.uint32))
-        for name, tensor in model.weights.items():
-            self._steps.write(tensor, weights[name])
-        read = model.config.encoder.input
-        self._ids = {symbol: at for at, symbol in enumerate(read.symbols)}
-        self._end = [self._ids[read.end]] if read.end is not None else []
-        written = model.config.decoder.input.symbols
-        self._start = written.index(model.config.output.start)
-        self._stop = written.index(model.config.output.end)
+    def __init__(
+        self,
+        model: str | Path | StoredModel,
+        *,
+        batch: int = 1,
+        device: Device | str | int | None = None,
+        backend: str = "vulkan",
+        schedule: str = "replay",
+        runner: Runner | None = None,
+    ) -> None:
+        stored = model if isinstance(model, StoredModel) else read_model(model)
+        if not isinstance(stored.config, StreamConfig):
+            raise ModelError(mismatch("session", "a model of one stream", "an encoder-decoder", "see vkcat.load"))
+        self.model = build_stream(stored.config, batch)
+        self.batch = batch
+        runner = runner or Runner("session", device, backend, schedule)
+        self._dtype = runner.dtype
+        self._steps = runner(tuple(self.model.graphs.values()))
+        for tensor, values in self.model.values(stored.weights).items():
+            self._steps.write(tensor, values)
+        self._outputs: Array = np.zeros((batch, self.model.width), self._dtype)
+        self._fresh = np.ones(batch, bool)
+        self._mode: Array = np.full(batch, HOLD, np.uint32)
+        self._steps.write(self.model.mode, self._mode)
+        self._clear(np.ones(batch, bool))
 
-    def encode_text(self, text: str) -> list[int]:
-        """Ids of a text's characters, the end symbol included.
+    @property
+    def outputs(self) -> Array:
+        """The output (B, V) of each stream's last step."""
+        return self._outputs.copy()
 
-        Raises `InputError` when the text is empty, too long, or has a character the model has no symbol for.
+    def prefill(self, tokens: Tokens) -> Array:
+        """Read tokens: (B, T), B sequences of any lengths, or one sequence when there is one stream.
+
+        Returns the outputs (B, V) after each stream's last. Raises `InputError`.
         """
-        read = self.model.config.encoder.input
-        if not text:
-            raise InputError(mismatch("word", "at least one character", "an empty word"))
-        if len(text) > read.max_tokens:
-            shown = f"{text[:20]!r}..."
-            most = f"at most {read.max_tokens} characters"
-            raise InputError(mismatch(f"word {shown}", most, len(text), "see encoder.input.max_tokens in config.json"))
-        characters = text.lower() if read.lowercase else text
-        unknown = self._ids[read.unknown] if read.unknown is not None else None
-        ids = [self._ids.get(character, unknown) for character in characters]
-        if None in ids:
-            stranger = characters[ids.index(None)]
-            raise InputError(mismatch(f"word {text!r}", "characters among the model's symbols", repr(stranger)))
-        return [identifier for identifier in ids if identifier is not None] + self._end
+        rows = self._rows(tokens)
+        for t in range(max((len(row) for row in rows), default=0)):
+            live = np.array([t < len(row) for row in rows])
+            self._read_tokens(np.array([row[t] if t < len(row) else 0 for row in rows], np.uint32), live)
+        return self.outputs
 
-    def transduce(self, texts: Sequence[str]) -> list[list[str]]:
-        """The decoder's symbols for each text. At most `model.batch` texts; raises `InputError`."""
-        if isinstance(texts, str):
-            raise InputError(mismatch("texts", "a sequence of texts", "one text"))
-        if not texts:
-            return []
-        if len(texts) > self.model.batch:
-            raise InputError(mismatch("texts", f"at most {self.model.batch} at a time", len(texts)))
-        symbols = self.model.config.decoder.input.symbols
-        self._read([self.encode_text(text) for text in texts])
-        return [[symbols[identifier] for identifier in row] for row in self._write(len(texts))]
+    def step(self, tokens: Sequence[int] | Array) -> Array:
+        """Read one token a stream, (B). Returns the outputs (B, V). Raises `InputError`."""
+        ids = np.asarray(tokens)
+        if ids.shape != (self.batch,):
+            raise InputError(mismatch("step: tokens", (self.batch,), ids.shape))
+        return self.prefill(ids[:, None])
 
-    def _read(self, rows: Sequence[Sequence[int]]) -> None:
-        """Step the encoder through all rows; a row that has ended holds its state."""
-        model = self.model
-        length = max(len(row) for row in rows)
-        ids = np.zeros((length, model.batch), np.uint32)
-        mode = np.full((length, model.batch), HOLD, np.uint32)
-        # Streams without a text restart too, so that no stream holds what memory held before.
-        mode[0] = RESTART
-        for stream, row in enumerate(rows):
-            ids[: len(row), stream] = row
-            mode[1 : len(row), stream] = STEP
-        for t in range(length):
-            self._steps.write(model.ids, ids[t])
-            self._steps.write(model.encode_mode, mode[t])
-            self._steps.step(model.encode.name)
+    def read_image(self, image: Array) -> Array:
+        """Read an image as a prefix, patch by patch: (rows, columns, channels) pixels for every stream, or (B, ...).
 
-    def _write(self, count: int) -> list[list[int]]:
-        """Step the decoder until every row has ended."""
-        model = self.model
-        rows: list[list[int]] = [[] for _ in range(count)]
-        running = set(range(count))
-        self._steps.write(model.token, np.full(model.batch, self._start, np.uint32))
-        for _ in range(model.config.output.max_tokens):
-            self._steps.step(model.decode.name)
-            chosen = self._steps.read(model.chosen)
-            for stream in list(running):
-                if chosen[stream] == self._stop:
-                    running.remove(stream)
-                else:
-                    rows[stream].append(int(chosen[stream]))
-            if not running:
-                break
-        return rows
+        Numbers are taken as they are, integers of 8 bits as fractions of 255. Returns the outputs (B, V) after the last
+        patch. Raises `InputError`.
+        """
+        inputs, read = self.model.inputs, self.model.config.stack.patches
+        if read is None:
+            raise InputError(mismatch("image", "a model that reads patches", self._kinds()))
+        self._steps.write(inputs["patches"], cut(image, read, self.batch))
+        for position in range(read.count):
+            self._steps.write(inputs["position"], np.full(self.batch, position, np.uint32))
+            self._advance("patches", np.ones(self.batch, bool))
+        return self.outputs
+
+    def read_features(self, features: Array) -> Array:
+        """Read vectors (B, T, F), or (T, F) when there is one stream. Returns the outputs (B, T, V) of every step."""
+        read = self.model.config.stack.features
+        if read is None:
+            raise InputError(mismatch("features", "a model that reads features", self._kinds()))
+        given = np.asarray(features, np.float32)
+        given = given[None] if given.ndim == 2 and self.batch == 1 else given
+        if given.ndim != 3 or given.shape[0] != self.batch or given.shape[2] != read.size:
+            raise InputError(mismatch("features", f"({self.batch}, T, {read.size})", given.shape))
+        outputs = []
+        for t in range(given.shape[1]):
+            self._steps.write(self.model.inputs["features"], np.ascontiguousarray(given[:, t]))
+            self._advance("features", np.ones(self.batch, bool))
+            outputs.append(self.outputs)
+        return np.stack(outputs, axis=1) if outputs else np.zeros((self.batch, 0, self.model.width), np.float32)
+
+    def generate(self, count: int, *, temperature: float = 0.0, top_k: int = 0, seed: int = 0) -> Array:
+        """Draw and read `count` tokens: (B, count) uint32. See `tokens`."""
+        drawn = list(self.tokens(count, temperature=temperature, top_k=top_k, seed=seed))
+        return np.stack(drawn, axis=1) if drawn else np.zeros((self.batch, 0), np.uint32)
+
+    def tokens(self, count: int, *, temperature: float = 0.0, top_k: int = 0, seed: int = 0) -> Iterator[Array]:
+        """Draw `count` tokens a stream one by one, (B) uint32 each, and read each as it comes.
+
+        Greedy with temperature 0, else among the `top_k` most likely (0: all). A stream's tokens follow from seed, its
+        number in the batch and how many it drew before. Raises `InputError`.
+        """
+        logits = self.model.logits
+        if logits is None:
+            raise InputError(mismatch("generate", "a model that reads and gives tokens", self._kinds()))
+        if self._fresh.any():
+            stream = int(np.argmax(self._fresh))
+            raise InputError(mismatch(f"generate: stream {stream}", "a prefix to go on from", "none", "see prefill"))
+        for tensor, values in self._sampling(temperature, top_k, seed).items():
+            self._steps.write(tensor, values)
+        return self._drawn(logits, count)
+
+    def _drawn(self, logits: Tensor, count: int) -> Iterator[Array]:
+        self._steps.write(logits, self._outputs)
+        everyone = np.ones(self.batch, bool)
+        for _ in range(count):
+            self._advance("generate", everyone)
+            assert self.model.index is not None
+            yield self._steps.read(self.model.index)
+
+    def _sampling(self, temperature: float, top_k: int, seed: int) -> Mapping[Tensor, Array]:
+        if not 0 <= temperature < np.inf:
+            raise InputError(mismatch("temperature", "a number of at least 0", temperature))
+        if not 0 <= top_k <= self.model.width:
+            raise InputError(mismatch("top_k", f"0 to {self.model.width}", top_k))
+        if not 0 <= seed < 1 << 32:
+            raise InputError(mismatch("seed", "0 to 4294967295", seed))
+        values = {
+            "seed": np.full(self.batch, seed, np.uint32),
+            "stream": np.arange(self.batch, dtype=np.uint32),
+            "temperature": np.full(self.batch, temperature, np.float32),
+            "top_k": np.full(self.batch, top_k, np.uint32),
+        }
+        return {self.model.inputs[name]: array for name, array in values.items()}
+
+    def reset(self, streams: int | Sequence[int] | None = None) -> None:
+        """Begin these streams, or all, anew: their next step starts from nothing. Raises `InputError`."""
+        chosen = range(self.batch) if streams is None else [streams] if isinstance(streams, int) else streams
+        if not all(0 <= stream < self.batch for stream in chosen):
+            raise InputError(mismatch("reset", f"streams 0 to {self.batch - 1}", list(chosen)))
+        gone = np.isin(np.arange(self.batch), list(chosen))
+        self._fresh |= gone
+        self._clear(gone)
+
+    def save_state(self, path: str | Path) -> None:
+        """Write all streams' state to a safetensors file. Raises `InputError`."""
+        kept = {name: self._steps.read_state(tensor) for name, tensor in self.model.shared.kept.items()}
+        states.save(Path(path), self.model.config.name, kept, self._outputs, self._fresh)
+
+    def load_state(self, path: str | Path) -> None:
+        """Go on from a file of `save_state` of the same model and batch. Raises `InputError`."""
+        saved = states.read(Path(path), self.model.shared.kept, self._outputs.shape, self._dtype)
+        for name, tensor in self.model.shared.kept.items():
+            self._steps.write(tensor, saved.kept[name])
+        self._outputs, self._fresh = saved.outputs, saved.fresh
 
     def close(self) -> None:
         self._steps.close()
+
+    def _kinds(self) -> str:
+        return f"one with the graphs {', '.join(self.model.graphs)}"
+
+    def _rows(self, tokens: Tokens) -> list[list[int]]:
+        """Token ids by stream, each checked."""
+        read = self.model.config.stack.input
+        if read is None:
+            raise InputError(mismatch("tokens", "a model that reads tokens", self._kinds()))
+        given = list(tokens)
+        if self.batch == 1 and all(np.ndim(token) == 0 for token in given):
+            given = [given]
+        if len(given) != self.batch or any(np.ndim(row) != 1 for row in given):
+            raise InputError(mismatch("tokens", f"{self.batch} sequences", f"{len(given)} of what is not one each"))
+        rows = [[int(token) for token in row] for row in given]
+        bad = [token for row in rows for token in row if not 0 <= token < read.count]
+        if bad:
+            raise InputError(mismatch("tokens", f"0 to {read.count - 1}", bad[0]))
+        return rows
+
+    def _read_tokens(self, ids: Array, live: NDArray[np.bool_]) -> None:
+        self._steps.write(self.model.inputs["ids"], ids)
+        self._advance("tokens", live)
+
+    def _advance(self, graph: str, live: NDArray[np.bool_]) -> None:
+        """A step of the live streams; the others keep their states and outputs."""
+        mode = np.where(live, np.where(self._fresh, RESTART, STEP), HOLD).astype(np.uint32)
+        if not np.array_equal(mode, self._mode):
+            self._steps.write(self.model.mode, mode)
+            self._mode = mode
+        self._steps.step(graph)
+        output = self._steps.read(self.model.outputs[graph])
+        self._outputs = np.where(live[:, None], output, self._outputs)
+        self._fresh &= ~live
+
+    def _clear(self, streams: NDArray[np.bool_]) -> None:
+        """What the host, and not a step's mode, takes back to its start: outputs, and how many tokens were drawn."""
+        self._outputs = np.where(streams[:, None], 0, self._outputs)
+        for name in ("token", "drawn"):
+            if name in self.model.shared.kept:
+                tensor = self.model.shared.kept[name]
+                before = np.zeros(self.batch, np.uint32) if streams.all() else self._steps.read_state(tensor)
+                self._steps.write(tensor, np.where(streams, 0, before).astype(np.uint32))

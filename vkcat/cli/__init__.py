@@ -9,8 +9,10 @@ import click
 from vkcat import __version__
 from vkcat.cli.devices import devices
 from vkcat.cli.importing import import_
+from vkcat.cli.init import init
 from vkcat.cli.profile import profile
 from vkcat.cli.run import run
+from vkcat.cli.show import show
 from vkcat.cli.validate import validate
 from vkcat.errors import VkcatError
 
@@ -21,7 +23,7 @@ def cli() -> None:
     """Run, profile and validate small models on any Vulkan device."""
 
 
-for command in (devices, import_, run, validate, profile):
+for command in (devices, import_, init, show, run, validate, profile):
     cli.add_command(command)
 
 

@@ -1,23 +1,17 @@
-"""Result files: written under a temporary name, then renamed, so that none is ever half there."""
+"""Result files."""
 
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import Any
 
-from vkcat.errors import InputError, mismatch
+from vkcat.files import replaced
 
 
 def write_text(path: Path, text: str) -> None:
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
+    with replaced(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
-        os.replace(temporary, path)
-    except OSError as error:
-        temporary.unlink(missing_ok=True)
-        raise InputError(mismatch(str(path), "a file that can be written", error.strerror)) from error
 
 
 def write_json(path: Path, value: Any) -> None:

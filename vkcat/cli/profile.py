@@ -15,9 +15,11 @@ from vkcat.cli.console import console
 from vkcat.cli.files import write_json
 from vkcat.device.backends import BACKENDS, open_device
 from vkcat.device.interface import Device
-from vkcat.load import load_model
+from vkcat.errors import InputError, mismatch
+from vkcat.model import build
 from vkcat.profile import Measurement, measure, report
 from vkcat.schedules import SCHEDULES
+from vkcat.stored import read_model
 
 
 @click.command()
@@ -25,9 +27,7 @@ from vkcat.schedules import SCHEDULES
 @click.option("--schedule", default=",".join(SCHEDULES), show_default=True, help="Schedules to compare.")
 @click.option("--backend", default="vulkan", show_default=True, help=f"Backends to compare, of {', '.join(BACKENDS)}.")
 @options.device
-@click.option(
-    "--graph", type=click.Choice(["decode", "encode"]), default="decode", show_default=True, help="Which step."
-)
+@click.option("--graph", help="Which step, as decode or encode, tokens or generate; without it the model's last.")
 @click.option("--batch", type=click.IntRange(1, 4096), default=1, show_default=True, help="Streams side by side.")
 @click.option("--runs", type=click.IntRange(1), default=200, show_default=True, help="Measured steps of each.")
 @click.option("--warmup", type=click.IntRange(0), default=20, show_default=True, help="Steps before them.")
@@ -37,7 +37,7 @@ def profile(
     schedule: str,
     backend: str,
     device: str | None,
-    graph: str,
+    graph: str | None,
     batch: int,
     runs: int,
     warmup: int,
@@ -50,7 +50,11 @@ def profile(
     """
     schedules = options.choices(schedule, SCHEDULES, "--schedule")
     backends = options.choices(backend, tuple(BACKENDS), "--backend")
-    built, weights = load_model(model, batch)
+    stored = read_model(model)
+    built = build(stored.config, batch)
+    chosen = graph or list(built.graphs)[-1]
+    if chosen not in built.graphs:
+        raise InputError(mismatch("--graph", f"one of {', '.join(built.graphs)}", repr(graph)))
     with ExitStack() as stack:
         devices: list[Device] = []
         for name in backends:
@@ -60,9 +64,9 @@ def profile(
             measurement = measure(
                 devices,
                 built,
-                weights,
+                stored.weights,
                 schedules,
-                graph=graph,
+                graph=chosen,
                 warmup=warmup,
                 runs=runs,
                 advance=lambda count: progress.advance(progress.task_ids[0], count),

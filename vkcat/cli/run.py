@@ -2,162 +2,67 @@
 
 from __future__ import annotations
 
-import json
-import queue
-import sys
-import threading
-from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 
 import click
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from vkcat.cli import options
-from vkcat.device.backends import open_device
-from vkcat.device.interface import Device
+from vkcat.cli.stream import Request, run_stream
+from vkcat.cli.words import transduce
+from vkcat.config import TransducerConfig
 from vkcat.errors import InputError, mismatch
-from vkcat.load import load
-from vkcat.session import Session
+from vkcat.runner import opened
+from vkcat.stored import read_model
 
-BATCH = 16
-LONG_INPUT = 64
+FILE = click.Path(path_type=Path, dir_okay=False)
 
 
 @click.command()
 @options.model
 @click.argument("words", nargs=-1)
+@click.option("--prompt", metavar="TEXT", help="Text to go on from.")
+@click.option("--image", type=FILE, help="Image to read before the prompt: PNG (with the extra images), or .npy.")
+@click.option("--features", type=FILE, help="Vectors to read before the prompt: .npy of (steps, size).")
+@click.option("--tokens", type=click.IntRange(0), help="Tokens to draw.  [default: 64 when the model gives any]")
+@click.option("--temperature", type=click.FloatRange(0), default=0.0, show_default=True, help="0 is greedy.")
+@click.option("--top-k", type=click.IntRange(0), default=0, show_default=True, help="Draw among so many; 0: all.")
+@click.option("--seed", type=click.IntRange(0, (1 << 32) - 1), default=0, show_default=True, help="Of the draws.")
+@click.option("--state", type=FILE, help="Go on from this file when it is there, and write it at the end.")
 @options.device
 @options.backend
 @options.schedule
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object a line.")
-def run(model: Path, words: tuple[str, ...], device: str | None, backend: str, schedule: str, as_json: bool) -> None:
-    """Run a model on words, or on the lines of standard input as they come.
+def run(
+    model: Path,
+    words: tuple[str, ...],
+    prompt: str | None,
+    image: Path | None,
+    features: Path | None,
+    tokens: int | None,
+    temperature: float,
+    top_k: int,
+    seed: int,
+    state: Path | None,
+    device: str | None,
+    backend: str,
+    schedule: str,
+    as_json: bool,
+) -> None:
+    """Run a model.
 
-    Prints word<TAB>output, one a line. `--device reference` computes in NumPy, in float64, without a device.
+    An encoder-decoder takes words, or the lines of standard input as they come, and prints word<TAB>output. Any other
+    model goes on from a prompt, an image, features or a saved state, and streams what it draws. `--device reference`
+    computes in NumPy, in float64, without a device.
     """
-    opened = None if device == "reference" else open_device(backend, device)
-    try:
-        with closing(_Sessions(model, opened, schedule)) as sessions:
-            # A mistake in the last argument must not be found after the first has been printed.
-            for word in words:
-                sessions.get(1).encode_text(word)
-            batches = _batches_of(words) if words else _batches_of_lines()
-            with _progress(len(words)) as progress:
-                for batch in batches:
-                    _print(batch, sessions, as_json)
-                    progress.advance(progress.task_ids[0], len(batch))
-    finally:
-        if opened is not None:
-            opened.close()
-
-
-class _Sessions:
-    """One session for single words and one for many at a time, each made when first needed."""
-
-    def __init__(self, model: Path, device: Device | None, schedule: str) -> None:
-        self._model, self._device, self._schedule = model, device, schedule
-        self._made: dict[int, Session] = {}
-        self.get(1)
-
-    def get(self, count: int) -> Session:
-        batch = 1 if count == 1 else BATCH
-        if batch not in self._made:
-            self._made[batch] = load(self._model, self._device, batch=batch, schedule=self._schedule)
-        return self._made[batch]
-
-    def close(self) -> None:
-        for session in self._made.values():
-            session.close()
-
-
-def _print(batch: list[tuple[str, str]], sessions: _Sessions, as_json: bool) -> None:
-    """Run and print a batch. What comes before a mistake is printed; then the mistake is raised with its place."""
-    good: list[str] = []
-    mistake: InputError | None = None
-    for place, word in batch:
-        try:
-            sessions.get(1).encode_text(word)
-            good.append(word)
-        except InputError as error:
-            mistake = InputError(f"{place}{error}")
-            break
-    for word, symbols in zip(good, sessions.get(len(good)).transduce(good) if good else [], strict=True):
-        shown = {"input": word, "output": symbols}
-        click.echo(json.dumps(shown, ensure_ascii=False) if as_json else f"{word}\t{' '.join(symbols)}")
-    if mistake is not None:
-        raise mistake
-
-
-def _batches_of(words: tuple[str, ...]) -> Iterator[list[tuple[str, str]]]:
-    for at in range(0, len(words), BATCH):
-        yield [("", word) for word in words[at : at + BATCH]]
-
-
-def _batches_of_lines() -> Iterator[list[tuple[str, str]]]:
-    """Lines of standard input: as many as are waiting, so that one typed word is answered at once."""
-    if sys.stdin is None:
-        raise InputError(mismatch("standard input", "words, one a line", "a closed one", "or give words as arguments"))
-    lines: queue.Queue[tuple[str, str] | None] = queue.Queue(maxsize=4 * BATCH)
-    mistakes: list[OSError] = []
-
-    def read() -> None:
-        try:
-            read_all()
-        except OSError as error:
-            mistakes.append(error)
-        finally:
-            lines.put(None)
-
-    def read_all() -> None:
-        for number, line in enumerate(_raw_lines(), 1):
-            # What is not UTF-8 becomes a character no model knows.
-            lines.put((f"line {number}: ", line.decode("utf-8", "replace").rstrip("\r")))
-
-    threading.Thread(target=read, daemon=True).start()
-    ended = False
-    while not ended:
-        batch: list[tuple[str, str]] = []
-        line = lines.get()
-        while line is not None:
-            batch.append(line)
-            if len(batch) == BATCH or lines.empty():
-                break
-            line = lines.get()
-        ended = line is None
-        if batch:
-            yield batch
-    if mistakes:
-        raise InputError(mismatch("standard input", "one that can be read", mistakes[0].strerror)) from mistakes[0]
-
-
-def _raw_lines() -> Iterator[bytes]:
-    """Lines of standard input as they arrive.
-
-    Read below Python's buffer: a thread that waits inside the buffer holds its lock, and leaving with it held aborts.
-    """
-    stream = getattr(sys.stdin.buffer, "raw", sys.stdin.buffer)
-    rest = b""
-    while piece := stream.read(1 << 16):
-        *whole, rest = (rest + piece).split(b"\n")
-        yield from whole
-    if rest:
-        yield rest
-
-
-def _progress(total: int) -> Progress:
-    """A bar on standard error, when that is a terminal and the input is long or of unknown length."""
-    shown = sys.stderr.isatty() and (total > LONG_INPUT or (total == 0 and not sys.stdin.isatty()))
-    progress = Progress(
-        TextColumn("words"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        console=Console(stderr=True),
-        disable=not shown,
-        transient=True,
-        redirect_stdout=sys.stdout.isatty(),
-    )
-    progress.add_task("words", total=total or None)
-    return progress
+    stored = read_model(model)
+    request = Request(prompt, image, features, tokens, temperature, top_k, seed, state, as_json)
+    if isinstance(stored.config, TransducerConfig):
+        if unfit := request.given():
+            raise InputError(mismatch(f"run {model}", "words, as it is an encoder-decoder", ", ".join(unfit)))
+    elif words:
+        raise InputError(mismatch(f"run {model}", "--prompt, as it is no encoder-decoder", f"the word {words[0]!r}"))
+    with opened("run", device, backend, schedule) as runner:
+        if isinstance(stored.config, TransducerConfig):
+            transduce(stored, words, runner, as_json)
+        else:
+            run_stream(stored, request, runner)

@@ -13,9 +13,10 @@ from vkcat.cli.files import write_json, write_text
 from vkcat.device.backends import open_device
 from vkcat.errors import InputError, mismatch
 from vkcat.kernel import check_interface
-from vkcat.load import load_model
+from vkcat.model import build
 from vkcat.ops import OPS
 from vkcat.shader import Shader, load_file
+from vkcat.stored import read_model
 from vkcat.validate import Result, report, validate_model, validate_op
 
 MODEL_BATCH = 3
@@ -63,8 +64,9 @@ def validate(
         for name in names:
             results += validate_op(opened, OPS[name], shaders.get(name), schedule)
         if model is not None:
-            built, weights = load_model(model, MODEL_BATCH)
-            results += validate_model(opened, built, weights, schedule, shaders)
+            stored = read_model(model)
+            built = build(stored.config, MODEL_BATCH)
+            results += validate_model(opened, built, stored.weights, schedule, shaders)
         if json_path:
             write_json(json_path, report.as_json(results, opened))
         if junit:

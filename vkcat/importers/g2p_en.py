@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from vkcat.config import EmbeddingInput, GruBlock, ModelConfig, Stack, TokenOutput
+from vkcat.config import EmbeddingInput, GruBlock, ModelConfig, Stack, TokenOutput, TransducerConfig
 from vkcat.errors import ModelError, mismatch
 from vkcat.model import build
 
@@ -78,8 +78,8 @@ def read_checkpoint(path: Path) -> tuple[ModelConfig, dict[str, Array]]:
 
 def _config(encoder_width: int, decoder_width: int, hidden: int) -> ModelConfig:
     block = GruBlock(hidden=hidden)
-    graphemes = EmbeddingInput(symbols=GRAPHEMES, unknown="<unk>", end="</s>", lowercase=True)
-    return ModelConfig(
+    graphemes = EmbeddingInput(symbols=GRAPHEMES, unknown="<unk>", end="</s>", lowercase=True, max_tokens=256)
+    return TransducerConfig(
         name="g2p-en",
         encoder=Stack(input=graphemes, width=encoder_width, blocks=(block,)),
         decoder=Stack(

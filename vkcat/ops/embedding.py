@@ -44,6 +44,7 @@ KERNEL = Kernel(
     why="a copy is exact",
     launch=launch,
     inputs=inputs,
+    moved=lambda sizes: {"table": sizes["B"] * sizes["D"]},
     cases=(
         Case({"B": 1, "V": 1, "D": 1}),
         Case({"B": 3, "V": 29, "D": 63}, seed=1),

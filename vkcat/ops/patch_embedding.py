@@ -65,6 +65,7 @@ KERNEL = Kernel(
     why="min(n, 8 sqrt n) u of the sum of magnitudes, n = K + 2",
     launch=launch,
     inputs=inputs,
+    moved=lambda sizes: {"patches": sizes["B"] * sizes["K"], "places": sizes["B"] * sizes["D"]},
     cases=(
         Case({"B": 1, "P": 1, "K": 1, "D": 1}),
         Case({"B": 3, "P": 49, "K": 16, "D": 63}, seed=1),

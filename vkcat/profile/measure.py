@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from vkcat.device.interface import Device
 from vkcat.executor import Executor
-from vkcat.graph import Graph
+from vkcat.graph import Graph, Role
 from vkcat.model import Model
 from vkcat.ops.gates import RESTART, STEP
 from vkcat.profile.floors import FloorProbe, Floors
@@ -90,28 +90,37 @@ class _Subject:
     def __init__(self, device: Device, model: Model, weights: Mapping[str, Array], schedule: str, graph: Graph) -> None:
         self.device, self.schedule, self.graph = device, schedule, graph
         self.series = _Series()
-        self._model = model
-        self._executor = executor = Executor(device, model.graphs, schedule, timestamps=device.timestamps)
-        for name, tensor in model.weights.items():
-            executor.write(tensor, weights[name])
-        self._mode = np.full(model.batch, STEP, np.uint32)
-        self._ids = np.zeros(model.batch, np.uint32)
+        self._executor = executor = Executor(
+            device, tuple(model.graphs.values()), schedule, timestamps=device.timestamps
+        )
+        for tensor, values in model.values(weights).items():
+            executor.write(tensor, values)
+        first = next(iter(model.graphs.values()))
+        zeros = {
+            tensor: np.zeros(tensor.shape, tensor.dtype)
+            for tensor in (*first.tensors(), *graph.tensors(), *model.starts, *model.shared.kept.values())
+            if tensor.role in (Role.INPUT, Role.STATE, Role.MEMORY)
+        }
+        for tensor, values in zeros.items():
+            executor.write(tensor, values)
         # Restart the states, so that what is timed computes on real numbers.
-        executor.write(model.ids, self._ids)
-        executor.write(model.encode_mode, np.full(model.batch, RESTART, np.uint32))
-        executor.step(model.encode.name)
-        executor.write(model.token, self._ids)
-        executor.write(model.decode_mode, self._mode)
+        executor.write(model.mode, np.full(model.batch, RESTART, np.uint32))
+        executor.step(first.name)
+        mode = np.full(model.batch, STEP, np.uint32)
+        executor.write(model.mode, mode)
+        for tensor in model.starts:
+            executor.write(tensor, zeros[tensor])
+        self._feeds = [(tensor, mode if tensor is model.mode else zeros[tensor]) for tensor in model.feeds[graph.name]]
+        self._result = model.results.get(graph.name)
 
     def _write_inputs(self) -> None:
-        """What the host sets before each step: when decoding, nothing."""
-        if self.graph is self._model.encode:
-            self._executor.write(self._model.ids, self._ids)
-            self._executor.write(self._model.encode_mode, self._mode)
+        """What the host sets before each step: when a model reads its own tokens, nothing."""
+        for tensor, values in self._feeds:
+            self._executor.write(tensor, values)
 
     def _read_outputs(self) -> None:
-        if self.graph is self._model.decode:
-            self._executor.read(self._model.chosen)
+        if self._result is not None:
+            self._executor.read(self._result)
 
     def sample(self) -> None:
         """Time a step, and the kernels of one more after it."""
@@ -184,7 +193,7 @@ def measure(
     advance: Callable[[int], None] = lambda count: None,
 ) -> Measurement:
     """Measure every schedule on every device. `advance` is told of finished runs."""
-    chosen = {g.name: g for g in model.graphs}[graph]
+    chosen = model.graphs[graph]
     probes = [FloorProbe(device) for device in devices]
     subjects = [
         (_Subject(device, model, weights, schedule, chosen), probe)

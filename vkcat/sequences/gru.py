@@ -8,6 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from vkcat.device.interface import Device
 from vkcat.errors import InputError, mismatch
+from vkcat.runner import Runner
 from vkcat.sequences.conventions import (
     Weights,
     initial_states,
@@ -17,7 +18,7 @@ from vkcat.sequences.conventions import (
     steps_first,
     torch_cells,
 )
-from vkcat.sequences.stages import StageRunner, run_layers
+from vkcat.sequences.stages import run_layers
 
 Array = NDArray[Any]
 
@@ -98,7 +99,7 @@ def gru(
     ends = step_counts(lengths, *sequence.shape[:2])
     layers = [cells[at : at + len(reversals)] for at in range(0, len(cells), len(reversals))]
     states = initial_states(h0, cells, sequence.shape[1], swap=onnx and batch_first, unbatched=unbatched)
-    y, h = run_layers(sequence, layers, states, ends, reversals, reset, StageRunner(device, backend, schedule))
+    y, h = run_layers(sequence, layers, states, ends, reversals, reset, Runner("gru", device, backend, schedule))
     if onnx:
         return GruOutput(*onnx_output(y, h, len(reversals), batch_first))
     if unbatched:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import atexit
 from collections.abc import Iterator, Sequence
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -12,46 +10,13 @@ from numpy.typing import NDArray
 
 from vkcat.blocks import GruWeights
 from vkcat.blocks import gru as gru_block
-from vkcat.device.backends import BACKENDS, open_device
-from vkcat.device.interface import Device
-from vkcat.errors import InputError, ShapeError, mismatch
-from vkcat.executor import Executor, Steps
+from vkcat.errors import ShapeError, mismatch
 from vkcat.graph import Graph, Role, Tensor
 from vkcat.ops.gates import HOLD, STEP
-from vkcat.reference import ReferenceExecutor
-from vkcat.schedules import SCHEDULES
+from vkcat.runner import Runner
 from vkcat.sequences.conventions import Cell
 
 Array = NDArray[Any]
-
-
-class StageRunner:
-    """Makes what runs the graphs, on the device that was asked for."""
-
-    def __init__(self, device: Device | str | int | None, backend: str, schedule: str) -> None:
-        if schedule not in SCHEDULES:
-            raise InputError(mismatch("gru: schedule", f"one of {', '.join(SCHEDULES)}", repr(schedule)))
-        if backend not in BACKENDS:
-            raise InputError(mismatch("gru: backend", f"one of {', '.join(BACKENDS)}", repr(backend)))
-        if isinstance(device, int):
-            device = str(device)
-        self._schedule = schedule
-        self._reference = device == "reference"
-        self._device: Device | None = None
-        if not self._reference:
-            self._device = _kept_device(backend, device) if device is None or isinstance(device, str) else device
-
-    def __call__(self, graph: Graph) -> Steps:
-        if self._device is None:
-            return ReferenceExecutor([graph])
-        return Executor(self._device, [graph], self._schedule)
-
-
-@lru_cache(maxsize=None)
-def _kept_device(backend: str, wanted: str | None) -> Device:
-    device = open_device(backend, wanted)
-    atexit.register(device.close)
-    return device
 
 
 def _within_lengths(array: Array, lengths: Array) -> Array:
@@ -68,7 +33,7 @@ def run_layers(
     lengths: Array,
     reversals: tuple[bool, ...],
     reset: str,
-    runner: StageRunner,
+    runner: Runner,
 ) -> tuple[Array, Array]:
     """(T, B, D * H) of the last layer and (L * D, B, H).
 
@@ -97,7 +62,7 @@ def _stage(
     states: Sequence[Array],
     lengths: Array,
     reset: str,
-    runner: StageRunner,
+    runner: Runner,
 ) -> tuple[list[Array], list[Array]]:
     """Run one graph over all steps: y of each direction (T, B, H), and the last state of each cell."""
     steps, batch = given[0].shape[:2]
@@ -117,7 +82,7 @@ def _stage(
         graph.output(streams[d])
         ends.append(streams[d])
         values |= {**arrays, h: state}
-    run = runner(graph)
+    run = runner([graph])
     try:
         for tensor, array in values.items():
             run.write(tensor, array)

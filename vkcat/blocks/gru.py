@@ -1,9 +1,11 @@
-"""Blocks as graphs: the one place where a block's kernels are put together."""
+"""`gru`: one step of a GRU layer. State: h (B, H)."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from vkcat.blocks.scope import Scope, fan_in
+from vkcat.config import GruBlock
 from vkcat.graph import Graph, Tensor
 
 
@@ -27,3 +29,17 @@ def gru(graph: Graph, name: str, x: Tensor, h: Tensor, mode: Tensor, weights: Gr
         (h_next,) = graph.add("gru_candidate", name, x=x, h=h, z=z, rh=rh, mode=mode, **w)
     graph.carry(h, h_next)
     return h_next
+
+
+def gru_block(scope: Scope, name: str, block: GruBlock, x: Tensor) -> Tensor:
+    """Weights are named as torch.nn.GRU's of one layer, without the layer's number."""
+    rows, shared, initial = 3 * block.hidden, scope.shared, fan_in(block.hidden)
+    weights = GruWeights(
+        w_ih=shared.weight(f"{name}.weight_ih", rows, x.shape[-1], initial=initial),
+        w_hh=shared.weight(f"{name}.weight_hh", rows, block.hidden, initial=initial),
+        b_ih=shared.weight(f"{name}.bias_ih", rows, initial=initial),
+        b_hh=shared.weight(f"{name}.bias_hh", rows, initial=initial),
+    )
+    # States have no stack's name: an encoder's are the decoder's.
+    h = shared.state(f"blocks.{name.rsplit('.', 1)[-1]}.h", block.hidden)
+    return gru(scope.graph, name, x, h, scope.mode, weights, block.reset)

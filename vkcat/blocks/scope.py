@@ -1,0 +1,114 @@
+"""What blocks need besides the stream: the graph, and the tensors that all graphs of a model share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vkcat.graph import Graph, Role, Tensor
+
+Array = NDArray[Any]
+Initial = Callable[[np.random.Generator, tuple[int, ...]], Array]
+"""Draws a weight's values when a model is made from its configuration alone."""
+
+
+@dataclass
+class Shared:
+    """Weights, constants and states by name. Asked for again, they are the same tensors.
+
+    `constants` are weights that no file holds, `initials` how each weight is drawn, `kept` what goes from step to step.
+    """
+
+    batch: int
+    weights: dict[str, Tensor] = field(default_factory=dict)
+    initials: dict[str, Initial] = field(default_factory=dict)
+    constants: dict[Tensor, Array] = field(default_factory=dict)
+    kept: dict[str, Tensor] = field(default_factory=dict)
+    _scratch: dict[str, Tensor] = field(default_factory=dict)
+    _constants: dict[str, Tensor] = field(default_factory=dict)
+
+    def weight(self, name: str, *shape: int, initial: Initial) -> Tensor:
+        if name not in self.weights:
+            self.weights[name] = Tensor(name, shape, "float32", Role.WEIGHT)
+            self.initials[name] = initial
+        return self.weights[name]
+
+    def constant(self, name: str, values: Array) -> Tensor:
+        if name not in self._constants:
+            self._constants[name] = tensor = Tensor(name, values.shape, str(values.dtype), Role.WEIGHT)
+            self.constants[tensor] = values
+        return self._constants[name]
+
+    def zeros(self, *shape: int) -> Tensor:
+        return self.constant(f"zeros({', '.join(map(str, shape))})", np.zeros(shape, np.float32))
+
+    def state(self, name: str, *shape: int, dtype: str = "float32") -> Tensor:
+        """What is carried from step to step, for each stream."""
+        return self._once(self.kept, name, shape, dtype, Role.STATE)
+
+    def memory(self, name: str, *shape: int, dtype: str = "float32") -> Tensor:
+        """What is updated in place and kept from step to step, for each stream."""
+        return self._once(self.kept, name, shape, dtype, Role.MEMORY)
+
+    def scratch(self, name: str, *shape: int) -> Tensor:
+        """What several ops of a step update in place, for each stream; nothing of it is kept."""
+        return self._once(self._scratch, name, shape, "float32", Role.MEMORY)
+
+    def _once(self, known: dict[str, Tensor], name: str, shape: tuple[int, ...], dtype: str, role: Role) -> Tensor:
+        if name not in known:
+            known[name] = Tensor(name, (self.batch, *shape), dtype, role)
+        return known[name]
+
+
+@dataclass(frozen=True)
+class Scope:
+    """One graph, its mode input (B), and what it shares. `eps` is the norms'."""
+
+    graph: Graph
+    mode: Tensor
+    shared: Shared
+    eps: float
+
+    def linear(self, name: str, x: Tensor, width: int, *, bias: bool = False, initial: Initial | None = None) -> Tensor:
+        """x (B, K) through a weight (width, K)."""
+        shared, initial = self.shared, initial or fan_in(x.shape[-1])
+        w = shared.weight(f"{name}.weight", width, x.shape[-1], initial=initial)
+        b = shared.weight(f"{name}.bias", width, initial=initial) if bias else shared.zeros(width)
+        (y,) = self.graph.add("linear", name, x=x, w=w, bias=b)
+        return y
+
+    def rms_norm(self, name: str, x: Tensor) -> Tensor:
+        gain = self.shared.weight(f"{name}.weight", x.shape[-1], initial=ones)
+        (y,) = self.graph.add("rms_norm", name, {"eps": self.eps}, x=x, gain=gain)
+        return y
+
+    def add(self, name: str, a: Tensor, b: Tensor) -> Tensor:
+        (y,) = self.graph.add("add", name, a=a, b=b)
+        return y
+
+
+def uniform(limit: float) -> Initial:
+    return lambda rng, shape: rng.uniform(-limit, limit, shape)
+
+
+def fan_in(width: int) -> Initial:
+    """torch.nn.Linear's and torch.nn.GRU's way: uniform within 1 / sqrt(width)."""
+    return uniform(width**-0.5)
+
+
+def normal(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
+    return rng.standard_normal(shape)
+
+
+def ones(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
+    del rng
+    return np.ones(shape)
+
+
+def zeros(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
+    del rng
+    return np.zeros(shape)

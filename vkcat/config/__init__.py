@@ -1,0 +1,63 @@
+"""Configurations: what a `config.json` may say."""
+
+from vkcat.config.blocks import (
+    AttnresDepth,
+    Block,
+    DeltaMemoryBlock,
+    Depth,
+    DwaDepth,
+    ExpertsBlock,
+    GruBlock,
+    MlpBlock,
+    NoNorm,
+    Norm,
+    PlainDepth,
+    ResidualDepth,
+    RingAttentionBlock,
+    RmsNorm,
+)
+from vkcat.config.fields import FILE
+from vkcat.config.model import ModelConfig, StreamConfig, TransducerConfig, load_config, load_file, parse, to_json
+from vkcat.config.stack import (
+    BYTES,
+    ContinuousOutput,
+    EmbeddingInput,
+    FeaturesInput,
+    Modulation,
+    PatchesInput,
+    Stack,
+    TokenOutput,
+)
+
+__all__ = [
+    "BYTES",
+    "FILE",
+    "AttnresDepth",
+    "Block",
+    "ContinuousOutput",
+    "DeltaMemoryBlock",
+    "Depth",
+    "DwaDepth",
+    "EmbeddingInput",
+    "ExpertsBlock",
+    "FeaturesInput",
+    "GruBlock",
+    "MlpBlock",
+    "ModelConfig",
+    "Modulation",
+    "NoNorm",
+    "Norm",
+    "PatchesInput",
+    "PlainDepth",
+    "ResidualDepth",
+    "RingAttentionBlock",
+    "RmsNorm",
+    "Stack",
+    "StreamConfig",
+    "TokenOutput",
+    "TransducerConfig",
+    "load_config",
+    "load_file",
+    "parse",
+    "to_json",
+]

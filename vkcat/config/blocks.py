@@ -1,0 +1,153 @@
+"""The blocks a stack is made of, and the policies between them: sizes and choices, nothing else.
+
+Letters as in docs/models.md; each class says which block of `vkcat/blocks/` it configures by its `kind`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from vkcat.config.fields import choice, flag, number, size
+from vkcat.errors import ModelError, mismatch
+
+MOST_CHOSEN = 16
+WIDEST_HEAD = 1024
+WIDEST_EXPERT = 2048
+
+
+@dataclass(frozen=True, kw_only=True)
+class GruBlock:
+    """A GRU layer: `hidden` units, and whether the reset gate acts after or before the recurrent product."""
+
+    kind: ClassVar[str] = "gru"
+    hidden: int = size()
+    reset: str = choice("after", "before", default="after")
+
+
+@dataclass(frozen=True, kw_only=True)
+class RingAttentionBlock:
+    """Attention over the last `window` steps: `heads` of `head_width`, in `groups` that share keys and values."""
+
+    kind: ClassVar[str] = "ring_attention"
+    heads: int = size()
+    groups: int = size(1)
+    head_width: int = size(most=WIDEST_HEAD)
+    window: int = size(most=1 << 20)
+    slopes: str = choice("alibi", "none", default="alibi")
+
+    def check(self, where: str) -> None:
+        if self.heads % self.groups:
+            raise ModelError(mismatch(f"{where}.groups", f"a divisor of {self.heads} heads", self.groups))
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeltaMemoryBlock:
+    """A gated delta memory: `heads` states of (`key`, `value`), after a short convolution of that length (0: none).
+
+    The retention goes through `rank` channels.
+    """
+
+    kind: ClassVar[str] = "delta_memory"
+    heads: int = size()
+    key: int = size(most=WIDEST_HEAD)
+    value: int = size()
+    rank: int = size()
+    convolution: int = size(4, least=0, most=64)
+    decay: str = choice("softplus", "bounded", default="softplus")
+
+    def check(self, where: str) -> None:
+        if self.convolution == 1:
+            raise ModelError(mismatch(f"{where}.convolution", "0 for none, or at least 2 taps", 1))
+
+
+@dataclass(frozen=True, kw_only=True)
+class MlpBlock:
+    """A gated MLP with `hidden` units."""
+
+    kind: ClassVar[str] = "mlp"
+    hidden: int = size()
+    activation: str = choice("silu", "situ", default="silu")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExpertsBlock:
+    """`experts` gated MLPs of `hidden` units, of which each token takes the best `chosen`.
+
+    With `latent` they work at that width, behind a projection down and one up. `shared` units form an expert that every
+    token takes, on the stream itself. `capacity` is the factor of Switch Transformers; 0 drops nothing.
+    """
+
+    kind: ClassVar[str] = "experts"
+    experts: int = size()
+    chosen: int = size(most=MOST_CHOSEN)
+    hidden: int = size(most=WIDEST_EXPERT)
+    scores: str = choice("sigmoid", "softmax", default="sigmoid")
+    activation: str = choice("silu", "situ", default="silu")
+    latent: int = size(0, least=0)
+    shared: int = size(0, least=0)
+    capacity: float = number(0.0, least=0)
+
+    def check(self, where: str) -> None:
+        if self.chosen > self.experts:
+            raise ModelError(mismatch(f"{where}.chosen", f"at most {self.experts} experts", self.chosen))
+
+
+Block = GruBlock | RingAttentionBlock | DeltaMemoryBlock | MlpBlock | ExpertsBlock
+BLOCKS: tuple[type[Block], ...] = (GruBlock, RingAttentionBlock, DeltaMemoryBlock, MlpBlock, ExpertsBlock)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlainDepth:
+    """A block reads what the one before it made."""
+
+    kind: ClassVar[str] = "plain"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ResidualDepth:
+    """A block reads the sum of the input and of all that earlier blocks made."""
+
+    kind: ClassVar[str] = "residual"
+
+
+@dataclass(frozen=True, kw_only=True)
+class DwaDepth:
+    """A block reads a learned weighted average of the stream after each earlier block."""
+
+    kind: ClassVar[str] = "dwa"
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttnresDepth:
+    """A block reads a softmax mix of what earlier blocks made, by a learned query.
+
+    `block` layers are summed into one source (1: each is its own). `gated` starts as the residual stream.
+    """
+
+    kind: ClassVar[str] = "attnres"
+    block: int = size(1)
+    gated: bool = flag(False)
+
+
+Depth = PlainDepth | ResidualDepth | DwaDepth | AttnresDepth
+DEPTHS: tuple[type[Depth], ...] = (PlainDepth, ResidualDepth, DwaDepth, AttnresDepth)
+
+
+@dataclass(frozen=True, kw_only=True)
+class NoNorm:
+    """Blocks read the stream as it is."""
+
+    kind: ClassVar[str] = "none"
+
+
+@dataclass(frozen=True, kw_only=True)
+class RmsNorm:
+    """Blocks and the output read the stream through an RMSNorm of their own."""
+
+    kind: ClassVar[str] = "rms"
+    eps: float = number(1e-6, least=1e-12)
+
+
+Norm = NoNorm | RmsNorm
+NORMS: tuple[type[Norm], ...] = (NoNorm, RmsNorm)

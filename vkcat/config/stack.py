@@ -1,0 +1,238 @@
+"""A stack: what it reads, its blocks over a stream of one width, and what it gives."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from vkcat.config.blocks import (
+    BLOCKS,
+    DEPTHS,
+    NORMS,
+    Block,
+    Depth,
+    GruBlock,
+    NoNorm,
+    Norm,
+    PlainDepth,
+    RingAttentionBlock,
+)
+from vkcat.config.fields import Fields, read, read_kind, short, size, write
+from vkcat.errors import ModelError, mismatch
+
+BYTES = "bytes"
+
+
+@dataclass(frozen=True)
+class EmbeddingInput:
+    """Tokens: symbols in the order of their ids, or "bytes", the 256 of UTF-8 text.
+
+    `unknown` stands for any other symbol, `end` is appended to each sequence.
+    """
+
+    kind: ClassVar[str] = "embedding"
+    symbols: tuple[str, ...] | str
+    unknown: str | None = None
+    end: str | None = None
+    lowercase: bool = False
+    max_tokens: int | None = None
+
+    @property
+    def count(self) -> int:
+        return 256 if self.symbols == BYTES else len(self.symbols)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PatchesInput:
+    """Images of `rows` by `columns` patches, each of `side` by `side` pixels of `channels`."""
+
+    rows: int = size()
+    columns: int = size()
+    side: int = size()
+    channels: int = size(1)
+
+    @property
+    def count(self) -> int:
+        return self.rows * self.columns
+
+    @property
+    def pixels(self) -> int:
+        """Numbers in a patch."""
+        return self.side * self.side * self.channels
+
+
+@dataclass(frozen=True, kw_only=True)
+class FeaturesInput:
+    """Vectors of `size` numbers."""
+
+    size: int = size()
+
+
+@dataclass(frozen=True)
+class TokenOutput:
+    """Tokens. In an encoder-decoder, decoding begins with `start`, ends at `end` or after `max_tokens`."""
+
+    kind: ClassVar[str] = "token"
+    start: str | None = None
+    end: str | None = None
+    max_tokens: int = 256
+
+
+@dataclass(frozen=True, kw_only=True)
+class ContinuousOutput:
+    """Vectors of `size` numbers."""
+
+    kind: ClassVar[str] = "continuous"
+    size: int = size()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Modulation:
+    """The output is scaled and shifted by what the ring attention in block number `context` made."""
+
+    context: int = size(least=0)
+
+
+_PLAIN, _NONE = PlainDepth(), NoNorm()
+
+
+@dataclass(frozen=True)
+class Stack:
+    """A list of blocks over a stream of width `width`, with one depth policy and one norm."""
+
+    width: int
+    blocks: tuple[Block, ...]
+    input: EmbeddingInput | None = None
+    patches: PatchesInput | None = None
+    features: FeaturesInput | None = None
+    depth: Depth = _PLAIN
+    norm: Norm = _NONE
+    modulation: Modulation | None = None
+    output: TokenOutput | ContinuousOutput | None = None
+
+
+def _embedding(value: object, path: str) -> EmbeddingInput:
+    fields = Fields(value, path)
+    fields.choice("kind", ["embedding"])
+    parsed = EmbeddingInput(
+        symbols=_symbols(fields.any("symbols"), fields.where("symbols")),
+        unknown=fields.take("unknown", str, None),
+        end=fields.take("end", str, None),
+        lowercase=fields.take("lowercase", bool, EmbeddingInput.lowercase),
+        max_tokens=fields.size("max_tokens") if "max_tokens" in fields else None,
+    )
+    fields.done()
+    for key in ("unknown", "end"):
+        _check_symbol(fields.where(key), getattr(parsed, key), parsed)
+    return parsed
+
+
+def _symbols(value: object, where: str) -> tuple[str, ...] | str:
+    if value == BYTES:
+        return BYTES
+    if not isinstance(value, list) or not value or not all(isinstance(symbol, str) for symbol in value):
+        raise ModelError(mismatch(where, f'a list of different strings, or "{BYTES}"', short(value)))
+    if len(set(value)) < len(value):
+        raise ModelError(mismatch(where, "a list of different strings", short(value)))
+    strange = [symbol for symbol in value if not symbol.isprintable() or not symbol]
+    if strange:
+        raise ModelError(mismatch(where, "printable characters in every symbol", short(strange[0])))
+    return tuple(value)
+
+
+def _check_symbol(where: str, symbol: str | None, read: EmbeddingInput | None) -> None:
+    if symbol is None:
+        return
+    if read is None or read.symbols == BYTES or symbol not in read.symbols:
+        raise ModelError(mismatch(where, "one of the stack's symbols", repr(symbol)))
+
+
+def _token_output(fields: Fields, read: EmbeddingInput | None) -> TokenOutput:
+    parsed = TokenOutput(
+        start=fields.take("start", str, None),
+        end=fields.take("end", str, None),
+        max_tokens=fields.size("max_tokens", TokenOutput.max_tokens),
+    )
+    fields.done()
+    for key in ("start", "end"):
+        _check_symbol(fields.where(key), getattr(parsed, key), read)
+    return parsed
+
+
+def _output(value: object, path: str, given: EmbeddingInput | None) -> TokenOutput | ContinuousOutput:
+    fields = Fields(value, path)
+    if fields.choice("kind", ["token", "continuous"]) == "continuous":
+        return read(ContinuousOutput, fields)
+    if given is None:
+        raise ModelError(mismatch(path, "continuous, as the stack reads no tokens", "token"))
+    return _token_output(fields, given)
+
+
+def _named(value: object) -> object:
+    """`"residual"` is short for `{"kind": "residual"}`."""
+    return {"kind": value} if isinstance(value, str) else value
+
+
+def read_stack(fields: Fields, *, with_output: bool) -> Stack:
+    """A stack from the keys of an object that has, perhaps, others too. Raises `ModelError` naming the key."""
+    embedding = _embedding(fields.take("input", dict), fields.where("input")) if "input" in fields else None
+    patches = _optional(PatchesInput, fields, "patches")
+    features = _optional(FeaturesInput, fields, "features")
+    if embedding is None and patches is None and features is None:
+        raise ModelError(mismatch(fields.where("input"), "an input, patches or features", "none of them"))
+    blocks = fields.take("blocks", list)
+    if not blocks:
+        raise ModelError(mismatch(fields.where("blocks"), "at least one block", "none"))
+    stack = Stack(
+        input=embedding,
+        patches=patches,
+        features=features,
+        width=fields.size("width"),
+        blocks=tuple(read_kind(BLOCKS, block, f"{fields.where('blocks')}[{at}]") for at, block in enumerate(blocks)),
+        depth=read_kind(DEPTHS, _named(fields.any("depth") or PlainDepth.kind), fields.where("depth")),
+        norm=read_kind(NORMS, _named(fields.any("norm") or NoNorm.kind), fields.where("norm")),
+        modulation=_optional(Modulation, fields, "modulation"),
+        output=_output(fields.take("output", dict), fields.where("output"), embedding) if with_output else None,
+    )
+    _check(stack, fields)
+    return stack
+
+
+def _optional(cls: type[Any], fields: Fields, key: str) -> Any:
+    return read(cls, Fields(fields.any(key), fields.where(key))) if key in fields else None
+
+
+def _check(stack: Stack, fields: Fields) -> None:
+    """What only several keys together can get wrong."""
+    for at, block in enumerate(stack.blocks):
+        if isinstance(block, GruBlock) and block.hidden != stack.width and not isinstance(stack.depth, PlainDepth):
+            where = f"{fields.where('blocks')}[{at}].hidden"
+            raise ModelError(mismatch(where, f"{stack.width}, the width, with depth {stack.depth.kind}", block.hidden))
+    if stack.modulation is not None:
+        context = stack.modulation.context
+        if context >= len(stack.blocks) or not isinstance(stack.blocks[context], RingAttentionBlock):
+            where = f"{fields.where('modulation')}.context"
+            raise ModelError(mismatch(where, "the number of a ring_attention block", context))
+
+
+def write_stack(stack: Stack) -> dict[str, Any]:
+    """The JSON object that `read_stack` reads back as `stack`."""
+    value: dict[str, Any] = {}
+    if stack.input is not None:
+        value["input"] = _written(stack.input)
+    for key in ("patches", "features"):
+        if (part := getattr(stack, key)) is not None:
+            value[key] = dict(vars(part))
+    value |= {"width": stack.width, "depth": write(stack.depth), "norm": write(stack.norm)}
+    value["blocks"] = [write(block) for block in stack.blocks]
+    if stack.modulation is not None:
+        value["modulation"] = dict(vars(stack.modulation))
+    if stack.output is not None:
+        value["output"] = _written(stack.output)
+    return value
+
+
+def _written(part: EmbeddingInput | TokenOutput | ContinuousOutput) -> dict[str, Any]:
+    """An input or output without what is absent."""
+    given = {"kind": part.kind, **{key: value for key, value in vars(part).items() if value is not None}}
+    return {key: list(value) if isinstance(value, tuple) else value for key, value in given.items()}

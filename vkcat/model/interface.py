@@ -1,0 +1,59 @@
+"""What any model is to those that run, validate or profile it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vkcat.blocks import Shared
+from vkcat.errors import InputError, mismatch
+from vkcat.graph import Graph, Role, Tensor
+
+
+@dataclass(frozen=True)
+class Model:
+    """Graphs of a model for a batch of B streams, by name, and the tensors they share.
+
+    `mode` (B) says what a step does to each stream. `feeds` are the inputs that a session sets before each step of a
+    graph, `results` what it reads after it. `limits` are the exclusive upper limits of uint32 inputs and states,
+    `starts` the states that a host sets before the first step of a graph that reads them.
+    """
+
+    batch: int
+    graphs: Mapping[str, Graph]
+    shared: Shared
+    mode: Tensor
+    feeds: Mapping[str, tuple[Tensor, ...]]
+    results: Mapping[str, Tensor]
+    limits: Mapping[Tensor, int]
+    starts: tuple[Tensor, ...]
+
+    @property
+    def weights(self) -> dict[str, Tensor]:
+        """By their name in `model.safetensors`."""
+        return self.shared.weights
+
+    def values(self, weights: Mapping[str, NDArray[Any]]) -> dict[Tensor, NDArray[Any]]:
+        """Everything that is set once: the given weights, and the constants."""
+        return {tensor: weights[name] for name, tensor in self.weights.items()} | self.shared.constants
+
+
+def mode_input(batch: int) -> Tensor:
+    """Raises `InputError` unless there is at least one stream."""
+    if not isinstance(batch, int) or batch < 1:
+        raise InputError(mismatch("batch", "an integer of at least 1", repr(batch)))
+    return Tensor("mode", (batch,), "uint32", Role.INPUT)
+
+
+def initial_weights(model: Model, seed: int) -> dict[str, NDArray[np.float32]]:
+    """Weights drawn as their blocks say; each by its own generator, so that a new block changes no other's."""
+    return {
+        name: model.shared.initials[name](np.random.default_rng([seed, *name.encode()]), tensor.shape).astype(
+            np.float32
+        )
+        for name, tensor in model.weights.items()
+    }

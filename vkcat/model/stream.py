@@ -1,0 +1,159 @@
+"""One stack over one stream: a graph for each kind of input, and one that feeds its own tokens back.
+
+All read the same weights and go on with the same states, so tokens, patches and features follow each other in any
+order. `generate` draws a token from the last step's logits first, then reads it: a stream's state and logits are all
+that generation goes on from.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from vkcat.blocks import Scope, Shared
+from vkcat.blocks.scope import fan_in, normal
+from vkcat.config import ContinuousOutput, Stack, StreamConfig, TokenOutput
+from vkcat.graph import Graph, Role, Tensor
+from vkcat.model.interface import Model, mode_input
+from vkcat.model.stack import embed, run_stack, scope_of
+
+SAMPLING = {"seed": "uint32", "stream": "uint32", "temperature": "float32", "top_k": "uint32"}
+"""What sampling is told of each stream, by dtype; see vkcat/ops/sample.py."""
+
+
+@dataclass(frozen=True)
+class StreamModel(Model):
+    """`inputs` are by name: `ids` (B); `patches` (B, P, K), `position` (B); `features` (B, F); and those of sampling.
+
+    `outputs` (B, V) are each graph's. `logits` (B, V) is the state that generation draws from, `index` (B) the token it
+    drew.
+    """
+
+    config: StreamConfig
+    inputs: dict[str, Tensor]
+    outputs: dict[str, Tensor]
+    logits: Tensor | None
+    index: Tensor | None
+
+    @property
+    def width(self) -> int:
+        """Numbers in a step's output: logits, or the size of a continuous output."""
+        return output_width(self.config.stack)
+
+
+def output_width(stack: Stack) -> int:
+    if isinstance(stack.output, ContinuousOutput):
+        return stack.output.size
+    assert stack.input is not None
+    return stack.input.count
+
+
+class _Builder:
+    """Adds graphs one by one."""
+
+    def __init__(self, config: StreamConfig, batch: int) -> None:
+        self.stack = config.stack
+        self.batch = batch
+        self.mode = mode_input(batch)
+        self.shared = Shared(batch)
+        self.inputs: dict[str, Tensor] = {}
+        self.limits: dict[Tensor, int] = {}
+        self.graphs: dict[str, Graph] = {}
+        self.feeds: dict[str, tuple[Tensor, ...]] = {}
+        self.outputs: dict[str, Tensor] = {}
+
+    def input(self, name: str, *shape: int, dtype: str = "float32", limit: int | None = None) -> Tensor:
+        self.inputs[name] = tensor = Tensor(name, (self.batch, *shape), dtype, Role.INPUT)
+        if limit is not None:
+            self.limits[tensor] = limit
+        return tensor
+
+    def scope(self, name: str) -> Scope:
+        self.graphs[name] = Graph(name)
+        return scope_of(self.graphs[name], self.mode, self.shared, self.stack)
+
+    def finish(self, scope: Scope, x: Tensor, *feeds: Tensor) -> Tensor:
+        """The stack over x (B, D) and its head; returns the output (B, V)."""
+        h = run_stack(scope, "", self.stack, x)
+        y = scope.linear("output", h, output_width(self.stack), bias=True)
+        scope.graph.output(y)
+        self.feeds[scope.graph.name] = feeds
+        self.outputs[scope.graph.name] = y
+        return y
+
+    def tokens(self) -> None:
+        assert self.stack.input is not None
+        ids = self.input("ids", dtype="uint32", limit=self.stack.input.count)
+        scope = self.scope("tokens")
+        self.finish(scope, embed(scope, "", self.stack, ids), ids, self.mode)
+
+    def patches(self) -> None:
+        read, width = self.stack.patches, self.stack.width
+        assert read is not None
+        images = self.input("patches", read.count, read.pixels)
+        position = self.input("position", dtype="uint32", limit=read.count)
+        scope = self.scope("patches")
+        (x,) = scope.graph.add(
+            "patch_embedding",
+            "patches",
+            patches=images,
+            position=position,
+            w=self.shared.weight("patches.weight", width, read.pixels, initial=fan_in(read.pixels)),
+            bias=self.shared.weight("patches.bias", width, initial=fan_in(read.pixels)),
+            places=self.shared.weight("patches.places", read.count, width, initial=normal),
+        )
+        self.finish(scope, x, position, self.mode)
+
+    def features(self) -> None:
+        assert self.stack.features is not None
+        given = self.input("features", self.stack.features.size)
+        scope = self.scope("features")
+        self.finish(scope, scope.linear("features", given, self.stack.width, bias=True), given, self.mode)
+
+    def generate(self) -> tuple[Tensor, Tensor]:
+        """The state of the logits, and the drawn token."""
+        assert self.stack.input is not None
+        count = self.stack.input.count
+        logits = Tensor("logits", (self.batch, count), "float32", Role.STATE)
+        sampling = {name: self.input(name, dtype=dtype) for name, dtype in SAMPLING.items()}
+        token = self.shared.memory("token", dtype="uint32")
+        drawn = self.shared.memory("drawn", dtype="uint32")
+        self.limits[token] = count
+        scope = self.scope("generate")
+        (index,) = scope.graph.add(
+            "sample", "sample", logits=logits, **sampling, mode=self.mode, token=token, position=drawn
+        )
+        scope.graph.output(index)
+        # `token` holds the same as `index`, in memory that is the device's own.
+        y = self.finish(scope, embed(scope, "", self.stack, token))
+        scope.graph.carry(logits, y)
+        return logits, index
+
+
+def build_stream(config: StreamConfig, batch: int = 1) -> StreamModel:
+    """The graphs of `config` for `batch` streams side by side. Raises `InputError` unless there is at least one."""
+    builder = _Builder(config, batch)
+    stack = config.stack
+    logits = index = None
+    if stack.input is not None:
+        builder.tokens()
+    if stack.patches is not None:
+        builder.patches()
+    if stack.features is not None:
+        builder.features()
+    if stack.input is not None and isinstance(stack.output, TokenOutput):
+        logits, index = builder.generate()
+    return StreamModel(
+        batch=batch,
+        graphs=builder.graphs,
+        shared=builder.shared,
+        mode=builder.mode,
+        feeds=builder.feeds,
+        results=builder.outputs if index is None else builder.outputs | {"generate": index},
+        limits=builder.limits,
+        starts=() if logits is None else (logits,),
+        config=config,
+        inputs=builder.inputs,
+        outputs=builder.outputs,
+        logits=logits,
+        index=index,
+    )

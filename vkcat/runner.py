@@ -1,0 +1,71 @@
+"""What runs a model's graphs: the device a user asked for, or the reference."""
+
+from __future__ import annotations
+
+import atexit
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from vkcat.device.backends import BACKENDS, open_device
+from vkcat.device.interface import Device
+from vkcat.errors import InputError, mismatch
+from vkcat.executor import Executor, Steps
+from vkcat.graph import Graph
+from vkcat.reference import ReferenceExecutor
+from vkcat.schedules import SCHEDULES
+
+REFERENCE = "reference"
+
+
+class Runner:
+    """Makes what runs graphs.
+
+    `device` is an open device, an index or a part of a name; None is the device that would be used by default, and
+    "reference" the float64 reference. What is opened here stays open until the process ends. Raises `InputError` for an
+    unknown backend or schedule, `DeviceError` when there is no such device.
+    """
+
+    def __init__(self, subject: str, device: Device | str | int | None, backend: str, schedule: str) -> None:
+        if schedule not in SCHEDULES:
+            raise InputError(mismatch(f"{subject}: schedule", f"one of {', '.join(SCHEDULES)}", repr(schedule)))
+        if backend not in BACKENDS:
+            raise InputError(mismatch(f"{subject}: backend", f"one of {', '.join(BACKENDS)}", repr(backend)))
+        self._schedule = schedule
+        self._device: Device | None = None
+        if device is None or isinstance(device, (str, int)):
+            wanted = str(device) if isinstance(device, int) else device
+            if wanted != REFERENCE:
+                self._device = _kept_device(backend, wanted)
+        else:
+            self._device = device
+
+    @property
+    def dtype(self) -> type[np.floating[Any]]:
+        """What states are in: float64 in the reference."""
+        return np.float64 if self._device is None else np.float32
+
+    def __call__(self, graphs: Sequence[Graph]) -> Steps:
+        if self._device is None:
+            return ReferenceExecutor(graphs)
+        return Executor(self._device, graphs, self._schedule)
+
+
+@lru_cache(maxsize=None)
+def _kept_device(backend: str, wanted: str | None) -> Device:
+    device = open_device(backend, wanted)
+    atexit.register(device.close)
+    return device
+
+
+@contextmanager
+def opened(subject: str, device: str | None, backend: str, schedule: str) -> Iterator[Runner]:
+    """A runner on a device that is opened for this block alone."""
+    if device == REFERENCE:
+        yield Runner(subject, device, backend, schedule)
+        return
+    with closing(open_device(backend, device)) as made:
+        yield Runner(subject, made, backend, schedule)
