@@ -18,11 +18,15 @@ WIDEST_EXPERT = 2048
 
 @dataclass(frozen=True, kw_only=True)
 class GruBlock:
-    """A GRU layer: `hidden` units, and whether the reset gate acts after or before the recurrent product."""
+    """A GRU layer: `hidden` units, and whether the reset gate acts after or before the recurrent product.
+
+    A layer that reads in reverse, or both ways (2 `hidden` channels), needs whole sequences.
+    """
 
     kind: ClassVar[str] = "gru"
     hidden: int = size()
     reset: str = choice("after", "before", default="after")
+    direction: str = choice("forward", "reverse", "both", default="forward")
 
 
 @dataclass(frozen=True, kw_only=True)

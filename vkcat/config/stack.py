@@ -17,21 +17,22 @@ from vkcat.config.blocks import (
     PlainDepth,
     RingAttentionBlock,
 )
-from vkcat.config.fields import Fields, read, read_kind, short, size, write
+from vkcat.config.fields import Fields, flag, read, read_kind, short, size, write
 from vkcat.errors import ModelError, mismatch
 
 BYTES = "bytes"
+MOST_SYMBOLS = 1 << 24
 
 
 @dataclass(frozen=True)
 class EmbeddingInput:
-    """Tokens: symbols in the order of their ids, or "bytes", the 256 of UTF-8 text.
+    """Tokens: symbols in the order of their ids; or "bytes", the 256 of UTF-8 text; or how many ids there are.
 
     `unknown` stands for any other symbol, `end` is appended to each sequence.
     """
 
     kind: ClassVar[str] = "embedding"
-    symbols: tuple[str, ...] | str
+    symbols: tuple[str, ...] | str | int
     unknown: str | None = None
     end: str | None = None
     lowercase: bool = False
@@ -39,6 +40,8 @@ class EmbeddingInput:
 
     @property
     def count(self) -> int:
+        if isinstance(self.symbols, int):
+            return self.symbols
         return 256 if self.symbols == BYTES else len(self.symbols)
 
 
@@ -63,9 +66,10 @@ class PatchesInput:
 
 @dataclass(frozen=True, kw_only=True)
 class FeaturesInput:
-    """Vectors of `size` numbers."""
+    """Vectors of `size` numbers, through a linear layer, or without `projection` as they are."""
 
     size: int = size()
+    projection: bool = flag(True)
 
 
 @dataclass(frozen=True)
@@ -80,10 +84,11 @@ class TokenOutput:
 
 @dataclass(frozen=True, kw_only=True)
 class ContinuousOutput:
-    """Vectors of `size` numbers."""
+    """Vectors of `size` numbers, through a linear layer, or without `projection` as the stack gives them."""
 
     kind: ClassVar[str] = "continuous"
     size: int = size()
+    projection: bool = flag(True)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,6 +115,20 @@ class Stack:
     modulation: Modulation | None = None
     output: TokenOutput | ContinuousOutput | None = None
 
+    @property
+    def streams(self) -> bool:
+        """Whether it can run step by step: every block reads forward."""
+        return all(getattr(block, "direction", "forward") == "forward" for block in self.blocks)
+
+    @property
+    def last_width(self) -> int:
+        """Channels of what the output reads."""
+        width = self.width
+        for block in self.blocks:
+            if isinstance(block, GruBlock):
+                width = block.hidden * (2 if block.direction == "both" else 1)
+        return width
+
 
 def _embedding(value: object, path: str) -> EmbeddingInput:
     fields = Fields(value, path)
@@ -127,11 +146,15 @@ def _embedding(value: object, path: str) -> EmbeddingInput:
     return parsed
 
 
-def _symbols(value: object, where: str) -> tuple[str, ...] | str:
+def _symbols(value: object, where: str) -> tuple[str, ...] | str | int:
     if value == BYTES:
         return BYTES
+    if isinstance(value, int) and not isinstance(value, bool):
+        if not 1 <= value <= MOST_SYMBOLS:
+            raise ModelError(mismatch(where, f"1 to {MOST_SYMBOLS}", value))
+        return value
     if not isinstance(value, list) or not value or not all(isinstance(symbol, str) for symbol in value):
-        raise ModelError(mismatch(where, f'a list of different strings, or "{BYTES}"', short(value)))
+        raise ModelError(mismatch(where, f'a list of different strings, "{BYTES}" or a count', short(value)))
     if len(set(value)) < len(value):
         raise ModelError(mismatch(where, "a list of different strings", short(value)))
     strange = [symbol for symbol in value if not symbol.isprintable() or not symbol]
@@ -143,7 +166,7 @@ def _symbols(value: object, where: str) -> tuple[str, ...] | str:
 def _check_symbol(where: str, symbol: str | None, read: EmbeddingInput | None) -> None:
     if symbol is None:
         return
-    if read is None or read.symbols == BYTES or symbol not in read.symbols:
+    if read is None or not isinstance(read.symbols, tuple) or symbol not in read.symbols:
         raise ModelError(mismatch(where, "one of the stack's symbols", repr(symbol)))
 
 
@@ -208,6 +231,20 @@ def _check(stack: Stack, fields: Fields) -> None:
         if isinstance(block, GruBlock) and block.hidden != stack.width and not isinstance(stack.depth, PlainDepth):
             where = f"{fields.where('blocks')}[{at}].hidden"
             raise ModelError(mismatch(where, f"{stack.width}, the width, with depth {stack.depth.kind}", block.hidden))
+    if not stack.streams and not (
+        all(isinstance(block, GruBlock) for block in stack.blocks)
+        and isinstance(stack.depth, PlainDepth)
+        and isinstance(stack.norm, NoNorm)
+    ):
+        where = fields.where("blocks")
+        raise ModelError(mismatch(where, "gru blocks, plain depth and no norm with another direction", "others"))
+    if stack.features is not None and not stack.features.projection and stack.features.size != stack.width:
+        where = f"{fields.where('features')}.size"
+        raise ModelError(mismatch(where, f"{stack.width}, the width, without projection", stack.features.size))
+    output = stack.output
+    if isinstance(output, ContinuousOutput) and not output.projection and output.size != stack.last_width:
+        where = f"{fields.where('output')}.size"
+        raise ModelError(mismatch(where, f"{stack.last_width}, the last block's, without projection", output.size))
     if stack.modulation is not None:
         context = stack.modulation.context
         if context >= len(stack.blocks) or not isinstance(stack.blocks[context], RingAttentionBlock):

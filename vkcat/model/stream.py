@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from vkcat.blocks import Scope, Shared
 from vkcat.blocks.scope import fan_in, normal
 from vkcat.config import ContinuousOutput, Stack, StreamConfig, TokenOutput
+from vkcat.errors import ModelError, mismatch
 from vkcat.graph import Graph, Role, Tensor
 from vkcat.model.interface import Model, mode_input
 from vkcat.model.stack import embed, run_stack, scope_of
@@ -73,8 +74,10 @@ class _Builder:
 
     def finish(self, scope: Scope, x: Tensor, *feeds: Tensor) -> Tensor:
         """The stack over x (B, D) and its head; returns the output (B, V)."""
-        h = run_stack(scope, "", self.stack, x)
-        y = scope.linear("output", h, output_width(self.stack), bias=True)
+        y = run_stack(scope, "", self.stack, x)
+        output = self.stack.output
+        if not isinstance(output, ContinuousOutput) or output.projection:
+            y = scope.linear("output", y, output_width(self.stack), bias=True)
         scope.graph.output(y)
         self.feeds[scope.graph.name] = feeds
         self.outputs[scope.graph.name] = y
@@ -107,7 +110,9 @@ class _Builder:
         assert self.stack.features is not None
         given = self.input("features", self.stack.features.size)
         scope = self.scope("features")
-        self.finish(scope, scope.linear("features", given, self.stack.width, bias=True), given, self.mode)
+        projected = self.stack.features.projection
+        x = scope.linear("features", given, self.stack.width, bias=True) if projected else given
+        self.finish(scope, x, given, self.mode)
 
     def generate(self) -> tuple[Tensor, Tensor]:
         """The state of the logits, and the drawn token."""
@@ -130,7 +135,12 @@ class _Builder:
 
 
 def build_stream(config: StreamConfig, batch: int = 1) -> StreamModel:
-    """The graphs of `config` for `batch` streams side by side. Raises `InputError` unless there is at least one."""
+    """The graphs of `config` for `batch` streams side by side.
+
+    Raises `InputError` unless there is at least one, `ModelError` when a block does not read forward.
+    """
+    if not config.stack.streams:
+        raise ModelError(mismatch(f"{config.name}: blocks", "forward ones in a stream", "another direction"))
     builder = _Builder(config, batch)
     stack = config.stack
     logits = index = None
