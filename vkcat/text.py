@@ -10,7 +10,7 @@ from vkcat.errors import InputError, mismatch
 
 
 class Alphabet:
-    """The ids of an embedding's symbols or of the bytes of UTF-8 text, or ids themselves. `subject` names the text in errors."""
+    """Ids of an embedding's symbols, of UTF-8 bytes, or ids themselves. `subject` names the text in errors."""
 
     def __init__(self, read: EmbeddingInput, subject: str, where: str) -> None:
         self._read, self._subject, self._where = read, subject, where
