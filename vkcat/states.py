@@ -40,7 +40,10 @@ def save(path: Path, model: str, kept: Mapping[str, Array], outputs: Array, fres
             arrays[name][fresh] = 0
     arrays[FRESH] = fresh.astype(np.uint8)
     with replaced(path) as temporary:
-        save_file(arrays, temporary, metadata={"format": FORMAT, "model": model})
+        try:
+            save_file(arrays, temporary, metadata={"format": FORMAT, "model": model})
+        except SafetensorError as error:
+            raise InputError(mismatch(str(path), "a file that can be written", str(error))) from error
 
 
 def read(path: Path, kept: Mapping[str, Tensor], outputs: tuple[int, ...], dtype: type[np.floating[Any]]) -> SavedState:

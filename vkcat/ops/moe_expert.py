@@ -68,12 +68,14 @@ def inputs(rng: np.random.Generator, case: Case) -> dict[str, Array]:
     B, S, E, D, M = (case.sizes[name] for name in "BSEDM")
     index = rng.integers(0, E, (B, S), dtype=np.uint32)
     index[0, 0], index[-1, -1] = 0, E - 1
-    return {
-        "x": (case.scale * rng.standard_normal((B, D))).astype(np.float32),
-        "index": index,
+    weights = {
         "w_in": (rng.standard_normal((E, 2 * M, D)) / np.sqrt(D)).astype(np.float32),
         "w_out": (rng.standard_normal((E, D, M)) / np.sqrt(M)).astype(np.float32),
     }
+    for array in weights.values():
+        # An expert that no token chose must not be read.
+        array[~np.isin(np.arange(E), index)] = np.nan
+    return {"x": (case.scale * rng.standard_normal((B, D))).astype(np.float32), "index": index, **weights}
 
 
 _SILU, _SITU = {"situ": 0.0}, {"situ": 1.0}

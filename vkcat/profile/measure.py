@@ -52,11 +52,12 @@ class ScheduleTimes:
 
 @dataclass(frozen=True)
 class KernelTimes:
-    """GPU microseconds of one kernel in a step: all its calls together."""
+    """GPU microseconds of one kernel in a step, and the bytes it moves at most: all its calls together."""
 
     name: str
     schedule: str
     calls_per_step: int
+    bytes_per_step: int
     time_us: Spread
     share_percent: float
 
@@ -67,6 +68,7 @@ class Measurement:
     runs: int
     graph: str
     batch: int
+    bytes_per_step: int
     floors: list[Floors]
     schedules: list[ScheduleTimes]
     kernels: list[KernelTimes]
@@ -174,7 +176,8 @@ class _Subject:
         for name in dict.fromkeys(names):
             own = table[:, [at for at, other in enumerate(names) if other == name]].sum(axis=1)
             share = 100 * float(np.median(own)) / total if total else 0.0
-            found.append(KernelTimes(name, self.schedule, names.count(name), spread(own.tolist()), share))
+            moved = sum(node.bytes_moved for node in self.graph.nodes if node.kernel.name == name)
+            found.append(KernelTimes(name, self.schedule, names.count(name), moved, spread(own.tolist()), share))
         return found
 
     def close(self) -> None:
@@ -215,6 +218,7 @@ def measure(
             runs=runs,
             graph=graph,
             batch=model.batch,
+            bytes_per_step=sum(node.bytes_moved for node in chosen.nodes),
             floors=[probe.floors(warmup) for probe in probes],
             schedules=[subject.times(warmup) for subject, _ in subjects],
             kernels=[times for subject, _ in subjects for times in subject.kernels(warmup)],

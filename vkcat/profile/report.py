@@ -24,10 +24,13 @@ NOTE = (
 def heading(measurement: Measurement, devices: Sequence[Device]) -> list[str]:
     info = devices[0].info
     layers = ", ".join(active_layers()) or "none active"
+    moved = measurement.bytes_per_step
     return [
         f"device: {info.name} ({info.kind}), driver: {info.driver}, layers: {layers}",
         f"step: {measurement.graph}, batch {measurement.batch}; {measurement.warmup} warm-up steps,"
         f" {measurement.runs} measured, in blocks that take turns",
+        f"bytes moved: at most {moved:,} a step, {moved // measurement.batch:,} a token; of experts only the chosen ones'"
+        " weights",
     ]
 
 
@@ -70,11 +73,10 @@ def tables(measurement: Measurement) -> list[Table]:
         )
         submit = _cell(times.submit_us) if times.submit_us else f"{times.submit_and_wait_us} with wait"
         host.add_row(times.name, times.backend, _cell(times.record_us), submit, _cell(times.wait_us))
-    kernels = _table("kernel", "schedule", "calls", "time", "% of kernels", title="kernels, us a step")
+    kernels = _table("kernel", "schedule", "calls", "bytes", "time", "% of kernels", title="kernels, us a step")
     for kernel in measurement.kernels:
-        kernels.add_row(
-            kernel.name, kernel.schedule, str(kernel.calls_per_step), str(kernel.time_us), f"{kernel.share_percent:.1f}"
-        )
+        counts = str(kernel.calls_per_step), f"{kernel.bytes_per_step:,}"
+        kernels.add_row(kernel.name, kernel.schedule, *counts, str(kernel.time_us), f"{kernel.share_percent:.1f}")
     return [floors, steps, host, kernels]
 
 
