@@ -1,6 +1,7 @@
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "rows.glsl"
+#include "weights.glsl"
 #include "gates.glsl"
 
 // One GRU step, reset after the product (torch, cuDNN): both products, the gates and the update in one dispatch.
@@ -13,8 +14,8 @@ layout(push_constant) uniform Sizes { uint B; uint I; uint H; };
 
 layout(binding = 0) readonly buffer X { vec4 x[]; };
 layout(binding = 1) readonly buffer State { vec4 h[]; };
-layout(binding = 2) readonly buffer WIh { vec4 w_ih[]; };
-layout(binding = 3) readonly buffer WHh { vec4 w_hh[]; };
+layout(binding = 2) readonly buffer WIh { WEIGHT4 w_ih[]; };
+layout(binding = 3) readonly buffer WHh { WEIGHT4 w_hh[]; };
 layout(binding = 4) readonly buffer BIh { float b_ih[]; };
 layout(binding = 5) readonly buffer BHh { float b_hh[]; };
 layout(binding = 6) readonly buffer Mode { uint mode[]; };
@@ -37,25 +38,25 @@ void input_products(uint j) {
     uint z = (H + j) * row;
     uint n = (2u * H + j) * row;
     for (uint k = 0u; k < whole; ++k) {
-        vec4 wr = w_ih[r + k];
-        vec4 wz = w_ih[z + k];
-        vec4 wn = w_ih[n + k];
+        vec4 wr = unpacked(w_ih[r + k]);
+        vec4 wz = unpacked(w_ih[z + k]);
+        vec4 wn = unpacked(w_ih[n + k]);
         for (uint t = 0u; t < TILE; ++t) {
             vec4 v = x[stream[t] * row + k];
-            sum_r[t] += wr * v;
-            sum_z[t] += wz * v;
-            sum_in[t] += wn * v;
+            sum_r[t] = accumulated(sum_r[t], wr * v);
+            sum_z[t] = accumulated(sum_z[t], wz * v);
+            sum_in[t] = accumulated(sum_in[t], wn * v);
         }
     }
     if (tail > 0u) {
-        vec4 wr = head(w_ih[r + whole], tail);
-        vec4 wz = head(w_ih[z + whole], tail);
-        vec4 wn = head(w_ih[n + whole], tail);
+        vec4 wr = head(unpacked(w_ih[r + whole]), tail);
+        vec4 wz = head(unpacked(w_ih[z + whole]), tail);
+        vec4 wn = head(unpacked(w_ih[n + whole]), tail);
         for (uint t = 0u; t < TILE; ++t) {
             vec4 v = head(x[stream[t] * row + whole], tail);
-            sum_r[t] += wr * v;
-            sum_z[t] += wz * v;
-            sum_in[t] += wn * v;
+            sum_r[t] = accumulated(sum_r[t], wr * v);
+            sum_z[t] = accumulated(sum_z[t], wz * v);
+            sum_in[t] = accumulated(sum_in[t], wn * v);
         }
     }
 }
@@ -68,25 +69,25 @@ void state_products(uint j) {
     uint z = (H + j) * row;
     uint n = (2u * H + j) * row;
     for (uint k = 0u; k < whole; ++k) {
-        vec4 wr = w_hh[r + k];
-        vec4 wz = w_hh[z + k];
-        vec4 wn = w_hh[n + k];
+        vec4 wr = unpacked(w_hh[r + k]);
+        vec4 wz = unpacked(w_hh[z + k]);
+        vec4 wn = unpacked(w_hh[n + k]);
         for (uint t = 0u; t < TILE; ++t) {
             vec4 v = state(t, k);
-            sum_r[t] += wr * v;
-            sum_z[t] += wz * v;
-            sum_hn[t] += wn * v;
+            sum_r[t] = accumulated(sum_r[t], wr * v);
+            sum_z[t] = accumulated(sum_z[t], wz * v);
+            sum_hn[t] = accumulated(sum_hn[t], wn * v);
         }
     }
     if (tail > 0u) {
-        vec4 wr = head(w_hh[r + whole], tail);
-        vec4 wz = head(w_hh[z + whole], tail);
-        vec4 wn = head(w_hh[n + whole], tail);
+        vec4 wr = head(unpacked(w_hh[r + whole]), tail);
+        vec4 wz = head(unpacked(w_hh[z + whole]), tail);
+        vec4 wn = head(unpacked(w_hh[n + whole]), tail);
         for (uint t = 0u; t < TILE; ++t) {
             vec4 v = head(state(t, whole), tail);
-            sum_r[t] += wr * v;
-            sum_z[t] += wz * v;
-            sum_hn[t] += wn * v;
+            sum_r[t] = accumulated(sum_r[t], wr * v);
+            sum_z[t] = accumulated(sum_z[t], wz * v);
+            sum_hn[t] = accumulated(sum_hn[t], wn * v);
         }
     }
 }

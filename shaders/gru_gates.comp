@@ -1,6 +1,7 @@
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "rows.glsl"
+#include "weights.glsl"
 #include "gates.glsl"
 
 // First half of a GRU step with the reset before the product (ONNX default): z and r * h. An invocation computes one
@@ -12,8 +13,8 @@ layout(push_constant) uniform Sizes { uint B; uint I; uint H; };
 
 layout(binding = 0) readonly buffer X { vec4 x[]; };
 layout(binding = 1) readonly buffer State { vec4 h[]; };
-layout(binding = 2) readonly buffer WIh { vec4 w_ih[]; };
-layout(binding = 3) readonly buffer WHh { vec4 w_hh[]; };
+layout(binding = 2) readonly buffer WIh { WEIGHT4 w_ih[]; };
+layout(binding = 3) readonly buffer WHh { WEIGHT4 w_hh[]; };
 layout(binding = 4) readonly buffer BIh { float b_ih[]; };
 layout(binding = 5) readonly buffer BHh { float b_hh[]; };
 layout(binding = 6) readonly buffer Mode { uint mode[]; };
@@ -33,13 +34,13 @@ void main() {
     uint tail = I & 3u;
     for (uint k = 0u; k < whole; ++k) {
         vec4 v = x[b * row + k];
-        sum_r += w_ih[j * row + k] * v;
-        sum_z += w_ih[(H + j) * row + k] * v;
+        sum_r = accumulated(sum_r, unpacked(w_ih[j * row + k]) * v);
+        sum_z = accumulated(sum_z, unpacked(w_ih[(H + j) * row + k]) * v);
     }
     if (tail > 0u) {
         vec4 v = head(x[b * row + whole], tail);
-        sum_r += head(w_ih[j * row + whole], tail) * v;
-        sum_z += head(w_ih[(H + j) * row + whole], tail) * v;
+        sum_r = accumulated(sum_r, head(unpacked(w_ih[j * row + whole]), tail) * v);
+        sum_z = accumulated(sum_z, head(unpacked(w_ih[(H + j) * row + whole]), tail) * v);
     }
 
     bool fresh = mode[b] == RESTART;
@@ -49,13 +50,13 @@ void main() {
     if (!fresh) {
         for (uint k = 0u; k < whole; ++k) {
             vec4 v = h[b * row + k];
-            sum_r += w_hh[j * row + k] * v;
-            sum_z += w_hh[(H + j) * row + k] * v;
+            sum_r = accumulated(sum_r, unpacked(w_hh[j * row + k]) * v);
+            sum_z = accumulated(sum_z, unpacked(w_hh[(H + j) * row + k]) * v);
         }
         if (tail > 0u) {
             vec4 v = head(h[b * row + whole], tail);
-            sum_r += head(w_hh[j * row + whole], tail) * v;
-            sum_z += head(w_hh[(H + j) * row + whole], tail) * v;
+            sum_r = accumulated(sum_r, head(unpacked(w_hh[j * row + whole]), tail) * v);
+            sum_z = accumulated(sum_z, head(unpacked(w_hh[(H + j) * row + whole]), tail) * v);
         }
     }
 

@@ -1,6 +1,7 @@
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "rows.glsl"
+#include "weights.glsl"
 #include "gates.glsl"
 
 // Gated MLP of every chosen expert of every stream: y = W_out (act(W_gate x) * (W_up x)). One workgroup a stream and
@@ -12,13 +13,13 @@ layout(push_constant) uniform Sizes { uint B; uint S; uint E; uint D; uint M; fl
 
 layout(binding = 0) readonly buffer X { vec4 x[]; };
 layout(binding = 1) readonly buffer Index { uint index[]; };
-layout(binding = 2) readonly buffer WIn { vec4 w_in[]; };
-layout(binding = 3) readonly buffer WOut { float w_out[]; };
+layout(binding = 2) readonly buffer WIn { WEIGHT4 w_in[]; };
+layout(binding = 3) readonly buffer WOut { WEIGHT4 w_out[]; };
 layout(binding = 4) writeonly buffer Y { float y[]; };
 
 const uint WIDEST = 2048u;
 
-shared float hidden[WIDEST];
+shared vec4 hidden[WIDEST / 4u];
 
 void main() {
     uint b = gl_WorkGroupID.x;
@@ -36,20 +37,27 @@ void main() {
         vec4 up = vec4(0.0);
         for (uint i = 0u; i < whole; ++i) {
             vec4 v = x[b * row + i];
-            gate += w_in[gate_row + i] * v;
-            up += w_in[up_row + i] * v;
+            gate = accumulated(gate, unpacked(w_in[gate_row + i]) * v);
+            up = accumulated(up, unpacked(w_in[up_row + i]) * v);
         }
         if (tail > 0u) {
             vec4 v = head(x[b * row + whole], tail);
-            gate += head(w_in[gate_row + whole], tail) * v;
-            up += head(w_in[up_row + whole], tail) * v;
+            gate = accumulated(gate, head(unpacked(w_in[gate_row + whole]), tail) * v);
+            up = accumulated(up, head(unpacked(w_in[up_row + whole]), tail) * v);
         }
-        hidden[m] = gated(sum4(gate), sum4(up), situ != 0.0);
+        hidden[m >> 2][m & 3u] = gated(sum4(gate), sum4(up), situ != 0.0);
     }
     barrier();
+    whole = M >> 2;
+    tail = M & 3u;
     for (uint d = lane; d < D; d += gl_WorkGroupSize.x) {
-        float sum = 0.0;
-        for (uint m = 0u; m < M; ++m) sum += w_out[(expert * D + d) * pitch(M) + m] * hidden[m];
-        y[(b * S + s) * pitch(D) + d] = sum;
+        uint out_row = (expert * D + d) * pitch4(M);
+        vec4 sum = vec4(0.0);
+        for (uint m = 0u; m < whole; ++m) sum = accumulated(sum, unpacked(w_out[out_row + m]) * hidden[m]);
+        if (tail > 0u) {
+            vec4 weight = head(unpacked(w_out[out_row + whole]), tail);
+            sum = accumulated(sum, weight * head(hidden[whole], tail));
+        }
+        y[(b * S + s) * pitch(D) + d] = sum4(sum);
     }
 }

@@ -1,6 +1,7 @@
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "rows.glsl"
+#include "weights.glsl"
 
 // y[b] = w patches[b, position[b]] + bias + places[position[b]]; a position past the last reads the last. An invocation
 // computes one channel of one stream.
@@ -11,7 +12,7 @@ layout(push_constant) uniform Sizes { uint B; uint P; uint K; uint D; };
 
 layout(binding = 0) readonly buffer Patches { vec4 patches[]; };
 layout(binding = 1) readonly buffer Position { uint position[]; };
-layout(binding = 2) readonly buffer W { vec4 w[]; };
+layout(binding = 2) readonly buffer W { WEIGHT4 w[]; };
 layout(binding = 3) readonly buffer Bias { float bias[]; };
 layout(binding = 4) readonly buffer Places { float places[]; };
 layout(binding = 5) writeonly buffer Y { float y[]; };
@@ -26,7 +27,10 @@ void main() {
     uint p = min(position[b], P - 1u);
     uint patch_row = (b * P + p) * row;
     vec4 sum = vec4(0.0);
-    for (uint k = 0u; k < whole; ++k) sum += w[d * row + k] * patches[patch_row + k];
-    if (tail > 0u) sum += head(w[d * row + whole], tail) * head(patches[patch_row + whole], tail);
+    for (uint k = 0u; k < whole; ++k) sum = accumulated(sum, unpacked(w[d * row + k]) * patches[patch_row + k]);
+    if (tail > 0u) {
+        vec4 weight = head(unpacked(w[d * row + whole]), tail);
+        sum = accumulated(sum, weight * head(patches[patch_row + whole], tail));
+    }
     y[b * pitch(D) + d] = sum4(sum) + bias[d] + places[p * pitch(D) + d];
 }

@@ -39,7 +39,7 @@ def stored(made: StreamConfig, seed: int = 0) -> StoredModel:
     model = initial_model(made, seed)
     rng = np.random.default_rng(seed)
     weights = {
-        name: array if array.any() else (0.3 * rng.standard_normal(array.shape)).astype(np.float32)
+        name: array if array.any() else (0.3 * rng.standard_normal(array.shape)).astype(array.dtype)
         for name, array in model.weights.items()
     }
     return StoredModel(made, weights)

@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from vkcat import glsl
 from vkcat.device.interface import Device
 from vkcat.ops import OPS
-from vkcat.shader import SOURCES, load_file
+from vkcat.shader import SOURCES, Shader, load_file, replacements
+from vkcat.spirv import reflect
 from vkcat.validate.ops import validate_op
 
 MUTANTS = [
@@ -19,7 +21,7 @@ MUTANTS = [
     ("embedding", "writes_into_the_padding", "if (d >= D ||", "if (d >= pitch(D) ||"),
     ("linear", "dropped_bias", "sum4(sum[t]) + bias[n]", "sum4(sum[t])"),
     ("linear", "missing_tail", "if (tail > 0u) {", "if (false) {"),
-    ("linear", "padding_read", "head(w[n * row + whole], tail)", "w[n * row + whole]"),
+    ("linear", "padding_read", "head(unpacked(w[n * row + whole]), tail)", "unpacked(w[n * row + whole])"),
     ("linear", "last_stream_not_written", "if (first + t < B) y", "if (first + t + 1u < B) y"),
     ("gru_cell", "swapped_gates", "(1.0 - z) * n + z * before", "z * n + (1.0 - z) * before"),
     ("gru_cell", "dropped_bias", "float hn = sum4(sum_hn[t]) + b_hh[2u * H + j];", "float hn = sum4(sum_hn[t]);"),
@@ -31,7 +33,7 @@ MUTANTS = [
     ("gru_gates", "dropped_bias", "sum4(sum_r) + b_ih[j] + b_hh[j]", "sum4(sum_r) + b_ih[j]"),
     ("gru_gates", "restart_ignored", "bool fresh = mode[b] == RESTART;", "bool fresh = false;"),
     ("gru_candidate", "dropped_bias", "b_ih[n_row] + b_hh[n_row]", "b_ih[n_row]"),
-    ("gru_candidate", "missing_tail", "if (tail > 0u) sum += head(w_hh", "if (false) sum += head(w_hh"),
+    ("gru_candidate", "missing_tail", "if (tail > 0u) {", "if (false) {"),
     ("gru_candidate", "hold_ignored", "mode[b] == HOLD ? before : after", "after"),
     ("argmax", "tie_to_the_highest", "at < than_at", "at > than_at"),
     ("argmax", "missing_tail", "v < V; v +=", "v < (V & ~3u); v +="),
@@ -101,7 +103,7 @@ MUTANTS = [
     ("depth_attnres", "gate_closed", "(1.0 - share) * sum + share * (mix / total)", "sum"),
     ("patch_embedding", "first_patch", "uint p = min(position[b], P - 1u);", "uint p = 0u;"),
     ("patch_embedding", "no_place", " + places[p * pitch(D) + d]", ""),
-    ("patch_embedding", "missing_tail", "if (tail > 0u) sum", "if (false) sum"),
+    ("patch_embedding", "missing_tail", "if (tail > 0u) {", "if (false) {"),
     ("sample", "top_k_ignored", "top_k[b] > 0u && top_k[b] < V", "false"),
     ("sample", "top_k_one_more", "<= k - above", "<= k + 1u - above"),
     ("sample", "all_of_a_tie", "key == last.x && v >= last.y", "false"),
@@ -132,12 +134,35 @@ def test_mutant_is_caught(vulkan_device: Device, tmp_path: Path, op: str, old: s
     assert text.count(old) >= 1, "the mutant's place is gone: rewrite it"
     file = tmp_path / f"{op}.comp"
     file.write_text(text.replace(old, new))
-    results = list(validate_op(vulkan_device, OPS[op], load_file(op, file)))
+    results = list(validate_op(vulkan_device, OPS[op], {op: load_file(op, file)}))
     assert any(not result.passed for result in results)
 
 
 @pytest.mark.parametrize("op", OPS)
 def test_unchanged_copy_passes(lavapipe: Device, op: str) -> None:
-    copy = load_file(op, SOURCES / f"{op}.comp")
+    copy = replacements(op, SOURCES / f"{op}.comp")
     problems = [result.problem for result in validate_op(lavapipe, OPS[op], copy)]
     assert not any(problems), problems
+
+
+PACKED = [
+    ("halves_of_the_first_word", "unpackHalf2x16(weight.y)", "unpackHalf2x16(weight.x)"),
+    ("sums_start_anew", "vec4 next = sum + product;", "vec4 next = product;"),
+    ("bits_as_floats", "unpackHalf2x16(weight.x)", "uintBitsToFloat(weight)"),
+]
+
+
+@pytest.mark.parametrize(("old", "new"), [pytest.param(old, new, id=name) for name, old, new in PACKED])
+@pytest.mark.parametrize("op", [name for name, kernel in OPS.items() if kernel.packed and name != "embedding"])
+def test_mutant_of_the_packed_weights_is_caught(lavapipe: Device, tmp_path: Path, op: str, old: str, new: str) -> None:
+    for path in (SOURCES / "include").iterdir():
+        (tmp_path / path.name).write_text(path.read_text())
+    text = (SOURCES / "include" / "weights.glsl").read_text()
+    assert old in text
+    (tmp_path / "weights.glsl").write_text(text.replace(old, new))
+    shaders = {}
+    for variant in glsl.VARIANTS:
+        code = glsl.compile_file(SOURCES / f"{op}.comp", tmp_path, variant)
+        shaders[f"{op}{variant}"] = Shader(f"{op}{variant}", code, reflect(code, op))
+    results = list(validate_op(lavapipe, OPS[op], shaders))
+    assert any(not result.passed for result in results)

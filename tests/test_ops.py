@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import pytest
 
+from vkcat.config.model import DTYPES
 from vkcat.device.interface import Device
-from vkcat.kernel import Case, Kernel, check_interface
+from vkcat.glsl import VARIANTS, variants
+from vkcat.kernel import PRECISIONS, Case, Kernel, check_interface
 from vkcat.ops import OPS
-from vkcat.shader import load
-from vkcat.validate.ops import validate_case
+from vkcat.shader import SOURCES, load
+from vkcat.validate.ops import case_shader, validate_case
 
 CASES = [
-    pytest.param(kernel, case, id=f"{kernel.name}-{case.name}") for kernel in OPS.values() for case in kernel.cases
+    pytest.param(kernel, case, id=f"{kernel.name}-{case.name}") for kernel in OPS.values() for case in kernel.every_case
 ]
 
 
@@ -24,7 +26,19 @@ def test_case(device: Device, kernel: Kernel, case: Case) -> None:
 
 @pytest.mark.parametrize("kernel", OPS.values(), ids=OPS)
 def test_interface_is_the_kernels(kernel: Kernel) -> None:
-    check_interface(kernel, load(kernel.name))
+    for name in {case_shader(kernel, case) for case in kernel.every_case}:
+        check_interface(kernel, load(name))
+
+
+def test_precisions_of_configurations_are_the_kernels() -> None:
+    assert DTYPES == PRECISIONS
+    assert {f".{precision}" for precision in PRECISIONS[1:]} == set(VARIANTS)
+
+
+def test_packed_matrices_are_those_the_shaders_unpack() -> None:
+    assert {name for name, kernel in OPS.items() if kernel.packed} == {
+        path.stem for path in SOURCES.glob("*.comp") if len(variants(path)) > 1
+    }
 
 
 @pytest.mark.parametrize("kernel", OPS.values(), ids=OPS)

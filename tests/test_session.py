@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from vkcat.config import StreamConfig
 from vkcat.device.interface import Device
 from vkcat.errors import InputError, ModelError
 from vkcat.images import cut
+from vkcat.kernel import PRECISIONS, ROUNDED
 from vkcat.model import build
 from vkcat.presets import initial_model, names, preset
 from vkcat.stored import StoredModel
@@ -35,6 +37,34 @@ def test_every_node_of_every_step(device: Device, name: str) -> None:
     results = list(validate_model(device, build(made.config, 3), made.weights, "replay"))
     assert len(results) > 20
     assert [f"{r.op} {r.case}: {r.problem}" for r in results if not r.passed] == []
+
+
+@pytest.mark.parametrize("dtype", PRECISIONS[1:])
+@pytest.mark.parametrize("name", ["all", "experts"])
+def test_every_node_in_float16(device: Device, name: str, dtype: str) -> None:
+    made = stored(dataclasses.replace(CONFIGS[name], dtype=dtype))
+    results = list(validate_model(device, build(made.config, 3), made.weights, "replay"))
+    nodes = [result for result in results if result.op != "model"]
+    assert [f"{r.op} {r.case}: {r.problem}" for r in nodes if not r.passed] == []
+    lost = any(result.nmse > 1e-9 for result in nodes)
+    assert lost == (dtype == ROUNDED), "only rounded sums lose digits"
+
+
+def test_float16_weights_are_the_float32_ones_rounded(vulkan_device: Device, tmp_path: Path) -> None:
+    made = stored(ALL)
+    outputs = {}
+    for dtype in PRECISIONS:
+        save_model(tmp_path / dtype, dataclasses.replace(ALL, dtype=dtype), made.weights)
+        session = vkcat.Session(tmp_path / dtype, device=vulkan_device)
+        outputs[dtype] = session.prefill(list(b"hello"))
+        session.close()
+    half = build(dataclasses.replace(ALL, dtype="float16")).weights
+    rounded = {name: array.astype(half[name].dtype).astype(np.float32) for name, array in made.weights.items()}
+    session = vkcat.Session(StoredModel(ALL, rounded), device=vulkan_device)
+    assert session.prefill(list(b"hello")).tobytes() == outputs["float16"].tobytes()
+    session.close()
+    assert 1e-6 < np.abs(outputs["float16"] - outputs["float32"]).max() < 0.05
+    assert 1e-6 < np.abs(outputs[ROUNDED] - outputs["float16"]).max() < 0.2
 
 
 @pytest.mark.parametrize("name", names())

@@ -16,6 +16,7 @@ from vkcat.ops import OPS
 from vkcat.shader import SOURCES, load
 
 PACKAGE = Path(vkcat.__file__).parent
+SHADERS = sorted(f"{path.stem}{suffix}" for path in SOURCES.glob("*.comp") for suffix in glsl.variants(path))
 
 # From the ground up; a module may import from its own layer and those before it.
 LAYERS = [
@@ -105,7 +106,7 @@ def test_one_name_everywhere() -> None:
         assert load(name).name == name
 
 
-@pytest.mark.parametrize("name", sorted(path.stem for path in SOURCES.glob("*.comp")))
+@pytest.mark.parametrize("name", SHADERS)
 def test_shader_fits_any_device(name: str) -> None:
     interface = load(name).interface
     x, y, z = interface.local_size
@@ -115,7 +116,7 @@ def test_shader_fits_any_device(name: str) -> None:
     assert interface.capabilities == (1,), "Shader alone: no optional feature"
 
 
-@pytest.mark.parametrize("name", sorted(path.stem for path in SOURCES.glob("*.comp")))
+@pytest.mark.parametrize("name", SHADERS)
 def test_shader_is_valid_spirv(name: str, tmp_path: Path) -> None:
     validator = glsl.find_tool("spirv-val")
     if validator is None:
@@ -144,11 +145,12 @@ def test_docs_name_no_file_that_is_gone() -> None:
 
 def test_readme_counts_the_checks() -> None:
     """`vkcat validate --model` of the README: every written tensor of every case, and the g2p-en model's 25 rows."""
-    checks = sum(len(kernel.cases) * len(kernel.written) for kernel in OPS.values()) + 25
+    checks = sum(len(kernel.every_case) * len(kernel.written) for kernel in OPS.values()) + 25
     assert f"{checks} checked, 0 failed" in (ROOT / "README.md").read_text()
 
 
 def test_compiling_all_leaves_only_what_has_a_source(tmp_path: Path) -> None:
     (tmp_path / "renamed.spv").write_bytes(b"old")
     glsl.compile_all(SOURCES, tmp_path)
-    assert {path.stem for path in tmp_path.glob("*.spv")} == {path.stem for path in SOURCES.glob("*.comp")}
+    wanted = {f"{path.stem}{variant}.spv" for path in SOURCES.glob("*.comp") for variant in glsl.variants(path)}
+    assert {path.name for path in tmp_path.glob("*.spv")} == wanted

@@ -20,7 +20,7 @@ from vkcat.shader import Shader, load
 
 Array = NDArray[Any]
 
-PADDING = 0x7FC00000
+PADDING: dict[type[np.unsignedinteger[Any]], int] = {np.uint32: 0x7FC00000, np.uint16: 0x7E00}
 """What the host leaves in the padding of rows: a quiet NaN."""
 
 P = ParamSpec("P")
@@ -58,7 +58,7 @@ def _exclusive(method: Callable[Concatenate[Executor, P], R]) -> Callable[Concat
 class Executor:
     """Graphs planned and prepared on a device.
 
-    `shaders` replaces shaders by kernel name. With `timestamps` there is `timed_step` as well.
+    `shaders` replaces shaders by name. With `timestamps` there is `timed_step` as well.
 
     Executors on one device may be used from several threads, each executor from one at a time. Raises `DeviceError`
     when something does not fit the device, or the device or executor has been closed.
@@ -132,7 +132,7 @@ class Executor:
 
     def _dispatch(self, planned: PlannedDispatch, shaders: Mapping[str, Shader]) -> Dispatch:
         kernel, sizes = planned.node.kernel, planned.node.sizes
-        shader = shaders.get(kernel.name) or load(kernel.name)
+        shader = shaders.get(planned.node.shader) or load(planned.node.shader)
         check_interface(kernel, shader)
         interface = shader.interface
         rows = tile(sizes["B"]) if TILE in interface.spec else 1
@@ -174,10 +174,11 @@ class Executor:
             expected, got = f"{tensor.dtype} {tensor.shape}", f"{values.dtype} {values.shape}"
             raise InputError(mismatch(tensor.name, expected, got))
         # A shader that lets padding count shows it: NaN, or an index past every table.
-        rows = np.full((*tensor.shape[:-1], tensor.pitch), PADDING, np.uint32)
-        rows[..., : tensor.shape[-1]] = np.ascontiguousarray(values).view(np.uint32)
+        word = np.uint32 if values.dtype.itemsize == 4 else np.uint16
+        rows = np.full((*tensor.shape[:-1], tensor.pitch), PADDING[word], word)
+        rows[..., : tensor.shape[-1]] = np.ascontiguousarray(values).view(word)
         region = self.plan.regions[tensor][self._parity]
-        self._buffers[region.buffer].write(rows, region.offset)
+        self._buffers[region.buffer].write(rows.view(np.uint32), region.offset)
 
     @_exclusive
     def read(self, tensor: Tensor) -> Array:

@@ -18,6 +18,9 @@ import tempfile
 from pathlib import Path
 
 TARGET = "vulkan1.1"
+VARIANTS = {".float16": ("FLOAT16",), ".float16-rounded": ("FLOAT16", "ROUNDED")}
+"""Suffixes of what else a shader with `#include "weights.glsl"` is compiled to, and what is defined for it."""
+
 _INCLUDE = re.compile(r'^\s*#include\s+"([^"]+)"', re.MULTILINE)
 
 
@@ -63,25 +66,25 @@ def _run(command: list[str], subject: str) -> None:
         raise CompileError(f"{subject}: {Path(command[0]).name} failed: {'; '.join(errors[:3])}")
 
 
-def _compiler_command(source: Path, include: Path, output: Path) -> list[str]:
+def _compiler_command(source: Path, include: Path, output: Path, defines: tuple[str, ...]) -> list[str]:
+    common = [*(f"-D{name}" for name in defines), f"-I{include}", "-o", str(output), str(source)]
     glslang = find_tool("glslangValidator")
     if glslang:
-        target = ["--target-env", TARGET, "-S", "comp"]
-        return [glslang, "--quiet", "-V", *target, f"-I{include}", "-o", str(output), str(source)]
+        return [glslang, "--quiet", "-V", "--target-env", TARGET, "-S", "comp", *common]
     glslc = find_tool("glslc")
     if glslc:
-        return [glslc, f"--target-env={TARGET}", "-fshader-stage=comp", f"-I{include}", "-o", str(output), str(source)]
+        return [glslc, f"--target-env={TARGET}", "-fshader-stage=comp", *common]
     raise CompileError("no GLSL compiler: expected glslangValidator or glslc on PATH; pip install 'vkcat[glsl]'")
 
 
-def compile_file(source: Path, include: Path) -> bytes:
-    """SPIR-V of one shader for Vulkan 1.1, checked by `spirv-val` when that is at hand.
+def compile_file(source: Path, include: Path, variant: str = "") -> bytes:
+    """SPIR-V of one shader, or one variant of it, for Vulkan 1.1, checked by `spirv-val` when that is at hand.
 
     `include` is the folder that `#include "name.glsl"` is looked up in. Raises `CompileError`.
     """
     with tempfile.TemporaryDirectory() as folder:
         output = Path(folder) / "shader.spv"
-        _run(_compiler_command(source, include, output), source.name)
+        _run(_compiler_command(source, include, output, VARIANTS.get(variant, ())), source.name)
         check_file(output, source.name)
         return output.read_bytes()
 
@@ -91,6 +94,12 @@ def check_file(compiled: Path, subject: str) -> None:
     validator = find_tool("spirv-val")
     if validator:
         _run([validator, "--target-env", TARGET, str(compiled)], subject)
+
+
+def variants(source: Path) -> tuple[str, ...]:
+    """Suffixes of all that a shader is compiled to, the empty one among them."""
+    packed = "weights.glsl" in _INCLUDE.findall(source.read_text(encoding="utf-8", errors="replace"))
+    return ("", *VARIANTS) if packed else ("",)
 
 
 def source_hash(source: Path, include: Path) -> str:
@@ -119,12 +128,13 @@ def compile_all(source_dir: Path, out_dir: Path) -> list[Path]:
     outputs = []
     hashes = {}
     for source in sorted(source_dir.glob("*.comp")):
-        output = out_dir / f"{source.stem}.spv"
-        temporary = output.with_suffix(".tmp")
-        temporary.write_bytes(compile_file(source, include))
-        temporary.replace(output)
-        outputs.append(output)
-        hashes[source.stem] = source_hash(source, include)
+        for variant in variants(source):
+            output = out_dir / f"{source.stem}{variant}.spv"
+            temporary = output.with_suffix(".tmp")
+            temporary.write_bytes(compile_file(source, include, variant))
+            temporary.replace(output)
+            outputs.append(output)
+            hashes[f"{source.stem}{variant}"] = source_hash(source, include)
     for stale in set(out_dir.glob("*.spv")) - set(outputs):
         stale.unlink()
     index = out_dir / "index.json"

@@ -29,7 +29,10 @@ class Role(Enum):
 
 @dataclass(frozen=True, eq=False)
 class Tensor:
-    """A named array: `dtype` is "float32" or "uint32". Two tensors are the same only when they are one object."""
+    """A named array: `dtype` is "float32", "uint32" or, of a weight, "float16".
+
+    Two tensors are the same only when they are one object.
+    """
 
     name: str
     shape: tuple[int, ...]
@@ -48,7 +51,7 @@ class Tensor:
     @property
     def nbytes(self) -> int:
         """Bytes on a device, padding included."""
-        return 4 * self.rows * self.pitch
+        return np.dtype(self.dtype).itemsize * self.rows * self.pitch
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,6 +63,13 @@ class Node:
     tensors: Mapping[str, Tensor]
     sizes: Mapping[str, int]
     attributes: Mapping[str, float]
+    precision: str
+
+    @property
+    def shader(self) -> str:
+        """The name of the shader it runs: the kernel's, with its variant's suffix."""
+        packed = any(self.tensors[binding].dtype == "float16" for binding in self.kernel.packed)
+        return f"{self.kernel.name}.{self.precision}" if packed else self.kernel.name
 
     @property
     def reads(self) -> tuple[Tensor, ...]:
@@ -79,18 +89,21 @@ class Node:
     @property
     def bytes_moved(self) -> int:
         """Bytes between memory and the kernel at most: what is updated in place goes both ways."""
+        sizes = {binding: np.dtype(tensor.dtype).itemsize for binding, tensor in self.tensors.items()}
         twice = self.kernel.updates
-        return sum(4 * count * (2 if binding in twice else 1) for binding, count in self.moved.items())
+        return sum(sizes[name] * count * (2 if name in twice else 1) for name, count in self.moved.items())
 
 
 @dataclass(eq=False)
 class Graph:
     """Nodes in the order they run, what they carry to the next step, and what the host reads.
 
-    `carries` maps a state to the tensor that replaces it in the next step. `outputs` are host-readable.
+    `carries` maps a state to the tensor that replaces it in the next step. `outputs` are host-readable. `precision` is
+    one of vkcat.kernel.PRECISIONS; nodes whose matrices are float16 run in it.
     """
 
     name: str
+    precision: str = "float32"
     nodes: list[Node] = field(default_factory=list)
     carries: dict[Tensor, Tensor] = field(default_factory=dict)
     outputs: list[Tensor] = field(default_factory=list)
@@ -117,9 +130,11 @@ class Graph:
         asked = sorted([*kernel.attributes, *kernel.free_sizes])
         if sorted(given) != asked:
             raise ShapeError(mismatch(f"{op}: attributes of {name}", asked, sorted(given)))
+        matrices = "float32" if self.precision == "float32" else "float16"
         for binding, tensor in inputs.items():
-            if tensor.dtype != dtypes[binding]:
-                raise ShapeError(mismatch(f"{op}: {binding} ({tensor.name})", dtypes[binding], tensor.dtype))
+            expected = matrices if binding in kernel.packed else dtypes[binding]
+            if tensor.dtype != expected:
+                raise ShapeError(mismatch(f"{op}: {binding} ({tensor.name})", expected, tensor.dtype))
         sizes = kernel.sizes({binding: tensor.shape for binding, tensor in inputs.items()})
         sizes |= {size: int(given[size]) for size in kernel.free_sizes}
         made = {
@@ -127,7 +142,7 @@ class Graph:
             for binding in kernel.outputs
         }
         ordered = {binding: made.get(binding) or inputs[binding] for binding in kernel.shapes}
-        self.nodes.append(Node(name, kernel, ordered, sizes, given))
+        self.nodes.append(Node(name, kernel, ordered, sizes, given, self.precision))
         return tuple(made[binding] for binding in kernel.outputs)
 
     def carry(self, state: Tensor, successor: Tensor) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vkcat.errors import ShaderError, ShapeError, mismatch
-from vkcat.shader import Shader, load
+from vkcat.shader import Shader, load, parted
 
 Array = NDArray[Any]
 Arrays = Mapping[str, Array]
@@ -25,6 +25,14 @@ Sizes = Mapping[str, int]
 
 UNIT_ROUNDOFF = 2.0**-24
 """Half a unit in the last place of float32: the relative error of one rounded operation."""
+
+ROUNDED = "float16-rounded"
+PRECISIONS = ("float32", "float16", ROUNDED)
+"""Matrices in float32; in float16; in float16 with every partial sum of their products rounded to it."""
+
+HALF_ROUNDOFF = 2.0**-10
+HALF_SMALLEST, HALF_GREATEST = 2.0**-14, 65504.0
+"""Of float16: a whole unit in the last place, as a device may round towards zero; and the range of normal numbers."""
 
 _DIMENSION = re.compile(r"^(\d*)([A-Z]\w*)$")
 
@@ -51,11 +59,13 @@ class Case:
     seed: int = 0
     scale: float = 1.0
     attributes: Mapping[str, float] = field(default_factory=dict)
+    precision: str = PRECISIONS[0]
 
     @property
     def name(self) -> str:
         text = "-".join(f"{key}{value}" for key, value in self.sizes.items())
-        return text if self.scale == 1.0 else f"{text}-scale{self.scale:g}"
+        text = text if self.scale == 1.0 else f"{text}-scale{self.scale:g}"
+        return text if self.precision == PRECISIONS[0] else f"{text}-{self.precision}"
 
 
 @dataclass(frozen=True)
@@ -66,9 +76,11 @@ class Kernel:
     and returns the outputs. `bound` gives, for each output, the absolute error allowed at each element, derived from
     the inputs and the reference's outputs; `why` says in a few words where that comes from. `launch` takes the sizes
     and how many rows of the batch one invocation computes. `attributes` are the numbers a graph sets, float32 push
-    constants by the same names; the reference finds them among its inputs. `updates` are inputs that are changed in
-    place: the reference returns them as they are after. `moved` tells, of bindings that are not read or written as a
-    whole, how many elements are at most.
+    constants by the same names; the reference finds them among its inputs.
+
+    `updates` are inputs that are changed in place: the reference returns them as they are after. `packed` are the
+    matrices that may be float16. `moved` tells, of bindings that are not read or written as a whole, how many elements
+    are at most.
     """
 
     name: str
@@ -82,7 +94,17 @@ class Kernel:
     cases: tuple[Case, ...]
     attributes: tuple[str, ...] = ()
     updates: tuple[str, ...] = ()
+    packed: tuple[str, ...] = ()
     moved: Callable[[Sizes], Mapping[str, int]] = lambda sizes: {}
+
+    @property
+    def every_case(self) -> tuple[Case, ...]:
+        """The cases in each precision; sums of large terms have no bound where they are rounded to float16."""
+        if not self.packed:
+            return self.cases
+        small = [case for case in self.cases if case.scale <= 1]
+        packed = [replace(case, precision="float16") for case in self.cases]
+        return (*self.cases, *packed, *(replace(case, precision=ROUNDED) for case in small))
 
     @property
     def free_sizes(self) -> tuple[str, ...]:
@@ -135,14 +157,21 @@ def _resolved(symbols: str, sizes: Sizes) -> tuple[int, ...]:
     return tuple(factor * sizes[name] for factor, name in pairs if name in sizes)
 
 
-def dot_error(terms: int, magnitude: Array) -> Array:
+def dot_error(terms: int, magnitude: Array, given: Arrays | None = None) -> Array:
     """Bound on a float32 sum of products, for any order of summation: min(n, 8 sqrt(n)) u * sum |a||b|, first order.
 
     n u is the worst case (Higham, Accuracy and Stability of Numerical Algorithms, 2nd edition, section 3.1); 8 sqrt(n)
     u is exceeded with a probability below 3e-14 (Higham and Mary, A new approach to probabilistic rounding error
     analysis, SIAM J. Sci. Comput. 41, 2019, theorem 2.4 with lambda = 8).
+
+    `given` are a node's inputs: when they say `rounded`, each partial sum is rounded to float16. Its subnormal numbers
+    may become zero, and a sum that may overflow has no bound.
     """
-    return np.asarray(min(terms, 8 * math.sqrt(terms)) * UNIT_ROUNDOFF * magnitude)
+    factor = min(terms, 8 * math.sqrt(terms))
+    if given is None or not given.get("rounded", 0):
+        return np.asarray(factor * UNIT_ROUNDOFF * magnitude)
+    error = factor * HALF_ROUNDOFF * magnitude + terms * HALF_SMALLEST
+    return np.asarray(np.where(magnitude + error > HALF_GREATEST, np.inf, error))
 
 
 TILE = "TILE"
@@ -157,7 +186,8 @@ def tile(batch: int) -> int:
 def check_interface(kernel: Kernel, shader: Shader) -> None:
     """Raises `ShaderError` unless `shader` takes what the kernel gives, by the same names."""
     got = [(b.name, b.index, f"{'writes' if b.writes else 'reads'} {b.dtype}") for b in shader.interface.bindings]
-    dtypes = {binding.name: binding.dtype for binding in load(kernel.name).interface.bindings}
+    ours = load(f"{kernel.name}{parted(shader.name)[1]}")
+    dtypes = {binding.name: binding.dtype for binding in ours.interface.bindings}
     expected = [
         (name, index, f"{'writes' if name in kernel.written else 'reads'} {dtypes.get(name)}")
         for index, name in enumerate(kernel.shapes)

@@ -9,24 +9,30 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vkcat.graph import Graph, Node, Role, Tensor
+from vkcat.kernel import ROUNDED
 
 Array = NDArray[Any]
 
 
 def widened(values: Array) -> Array:
-    """float32 as float64; indices as they are."""
-    return values.astype(np.float64) if values.dtype == np.float32 else values
+    """Numbers as float64; indices as they are."""
+    return values.astype(np.float64) if values.dtype in (np.float32, np.float16) else values
 
 
 def node_inputs(node: Node, values: Mapping[Tensor, Array]) -> dict[str, Array]:
-    """What a node's reference and error bound take: its inputs and its attributes, as float32 holds them, by name."""
+    """What a node's reference and error bound take: its inputs and its attributes, as float32 holds them, by name.
+
+    `rounded` says of a node with matrices whether its sums are rounded to float16: the reference's are not, its bound
+    allows for it.
+    """
     inputs = {
         binding: widened(values[tensor])
         for binding, tensor in node.tensors.items()
         if binding not in node.kernel.outputs
     }
     numbers = {name: np.asarray(np.float32(number), np.float64) for name, number in node.attributes.items()}
-    return inputs | numbers
+    rounded = {"rounded": np.asarray(node.shader.endswith(ROUNDED))} if node.kernel.packed else {}
+    return inputs | numbers | rounded
 
 
 def run_node(node: Node, values: Mapping[Tensor, Array]) -> dict[Tensor, Array]:

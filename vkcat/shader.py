@@ -38,12 +38,16 @@ def _stale(name: str, source: Path) -> bool:
 
 @lru_cache(maxsize=None)
 def load(name: str) -> Shader:
-    """The shader `shaders/<name>.comp`, compiled at build time; in a checkout recompiled when its source changed."""
-    source = SOURCES / f"{name}.comp"
+    """The shader `shaders/<name>.comp`, compiled at build time; in a checkout recompiled when its source changed.
+
+    A name may have a variant's suffix, as `linear.float16`.
+    """
+    stem, variant = parted(name)
+    source = SOURCES / f"{stem}.comp"
     if not _stale(name, source):
         code = (_COMPILED / f"{name}.spv").read_bytes()
     elif source.is_file():
-        code = _compile(source)
+        code = _compile(source, variant)
     else:
         raise ShaderError(
             f"{name}: expected a shader of this name in {SOURCES.name}/, got none; see `vkcat validate -h`"
@@ -51,22 +55,36 @@ def load(name: str) -> Shader:
     return Shader(name, code, reflect(code, name))
 
 
+def parted(name: str) -> tuple[str, str]:
+    """`linear.float16` as the shader's name and the variant's suffix."""
+    stem, dot, rest = name.partition(".")
+    return stem, dot + rest
+
+
 def load_file(name: str, path: Path) -> Shader:
-    """A user's shader for the kernel `name`: `.spv` is checked and taken, anything else is compiled as GLSL.
+    """A user's shader in place of the one named: `.spv` is checked and taken, anything else is compiled as GLSL.
 
     Raises `ShaderError`.
     """
     if not path.is_file():
         raise ShaderError(f"{name}: expected a shader file, got {path}, which does not exist")
-    code = _compile(path)
+    code = _compile(path, parted(name)[1])
     return Shader(name, code, reflect(code, str(path)))
 
 
-def _compile(path: Path) -> bytes:
+def replacements(name: str, path: Path) -> dict[str, Shader]:
+    """By name, a user's shader and, when it is GLSL that has them, its variants. Raises `ShaderError`."""
+    made = {name: load_file(name, path)}
+    if path.suffix != ".spv":
+        made |= {f"{name}{suffix}": load_file(f"{name}{suffix}", path) for suffix in glsl.variants(path) if suffix}
+    return made
+
+
+def _compile(path: Path, variant: str) -> bytes:
     try:
         if path.suffix == ".spv":
             glsl.check_file(path, path.name)
             return path.read_bytes()
-        return glsl.compile_file(path, SOURCES / "include")
+        return glsl.compile_file(path, SOURCES / "include", variant)
     except (glsl.CompileError, OSError) as error:
         raise ShaderError(str(error)) from error

@@ -58,14 +58,23 @@ def _checked(path: Path, tensor: Tensor, file: Any) -> Array:
     if shape != tensor.shape:
         remedy = f"see the sizes in {configuration.FILE}"
         raise ModelError(mismatch(f"{path}: {tensor.name}", tensor.shape, shape, remedy))
-    if dtype != "F32":
-        raise ModelError(mismatch(f"{path}: {tensor.name}", "dtype F32", dtype))
-    array: Array = np.ascontiguousarray(file.get_tensor(tensor.name))
-    bad = np.flatnonzero(~np.isfinite(array))
-    if bad.size:
-        at = [int(i) for i in np.unravel_index(bad[0], array.shape)]
-        raise ModelError(mismatch(f"{path}: {tensor.name}", "finite values", f"{array.flat[bad[0]]} at {at}"))
+    # Matrices may be kept in either precision; the configuration's dtype says in which they are used.
+    allowed = ("F32", "F16") if len(shape) > 1 else ("F32",)
+    if dtype not in allowed:
+        raise ModelError(mismatch(f"{path}: {tensor.name}", f"dtype {' or '.join(allowed)}", dtype))
+    stored: Array = file.get_tensor(tensor.name)
+    _check_values(path, tensor.name, stored, np.isfinite(stored), "finite values")
+    with np.errstate(over="ignore"):
+        array = np.ascontiguousarray(stored, tensor.dtype)
+    _check_values(path, tensor.name, stored, np.isfinite(array), f"what {tensor.dtype} can hold")
     return array
+
+
+def _check_values(path: Path, name: str, values: Array, good: NDArray[np.bool_], expected: str) -> None:
+    bad = np.flatnonzero(~good)
+    if bad.size:
+        at = [int(i) for i in np.unravel_index(bad[0], values.shape)]
+        raise ModelError(mismatch(f"{path}: {name}", expected, f"{values.flat[bad[0]]} at {at}"))
 
 
 def save_model(folder: Path, config: ModelConfig, weights: Mapping[str, Array]) -> None:

@@ -17,7 +17,7 @@ def experts(scope: Scope, name: str, block: ExpertsBlock, x: Tensor) -> Tensor:
     z = scope.linear(f"{name}.down", x, inner) if block.latent else x
     shape = {"w_in": (2 * block.hidden, inner), "w_out": (inner, block.hidden)}
     w = {
-        key: scope.shared.weight(f"{name}.{key}", block.experts, *sizes, initial=fan_in(sizes[-1]))
+        key: scope.shared.matrix(f"{name}.{key}", block.experts, *sizes, initial=fan_in(sizes[-1]))
         for key, sizes in shape.items()
     }
     (each,) = graph.add("moe_expert", name, {"situ": float(block.activation == "situ")}, x=z, index=index, **w)

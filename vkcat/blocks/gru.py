@@ -35,8 +35,8 @@ def gru_block(scope: Scope, name: str, block: GruBlock, x: Tensor) -> Tensor:
     """Weights are named as torch.nn.GRU's of one layer, without the layer's number."""
     rows, shared, initial = 3 * block.hidden, scope.shared, fan_in(block.hidden)
     weights = GruWeights(
-        w_ih=shared.weight(f"{name}.weight_ih", rows, x.shape[-1], initial=initial),
-        w_hh=shared.weight(f"{name}.weight_hh", rows, block.hidden, initial=initial),
+        w_ih=shared.matrix(f"{name}.weight_ih", rows, x.shape[-1], initial=initial),
+        w_hh=shared.matrix(f"{name}.weight_hh", rows, block.hidden, initial=initial),
         b_ih=shared.weight(f"{name}.bias_ih", rows, initial=initial),
         b_hh=shared.weight(f"{name}.bias_hh", rows, initial=initial),
     )

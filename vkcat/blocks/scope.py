@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vkcat.graph import Graph, Role, Tensor
+from vkcat.kernel import PRECISIONS
 
 Array = NDArray[Any]
 Initial = Callable[[np.random.Generator, tuple[int, ...]], Array]
@@ -20,10 +21,13 @@ Initial = Callable[[np.random.Generator, tuple[int, ...]], Array]
 class Shared:
     """Weights, constants and states by name. Asked for again, they are the same tensors.
 
+    `precision` is one of vkcat.kernel.PRECISIONS.
+
     `constants` are weights that no file holds, `initials` how each weight is drawn, `kept` what goes from step to step.
     """
 
     batch: int
+    precision: str = PRECISIONS[0]
     weights: dict[str, Tensor] = field(default_factory=dict)
     initials: dict[str, Initial] = field(default_factory=dict)
     constants: dict[Tensor, Array] = field(default_factory=dict)
@@ -32,8 +36,15 @@ class Shared:
     _constants: dict[str, Tensor] = field(default_factory=dict)
 
     def weight(self, name: str, *shape: int, initial: Initial) -> Tensor:
+        return self._weight(name, shape, "float32", initial)
+
+    def matrix(self, name: str, *shape: int, initial: Initial) -> Tensor:
+        """A weight that the model's precision may make float16."""
+        return self._weight(name, shape, "float32" if self.precision == PRECISIONS[0] else "float16", initial)
+
+    def _weight(self, name: str, shape: tuple[int, ...], dtype: str, initial: Initial) -> Tensor:
         if name not in self.weights:
-            self.weights[name] = Tensor(name, shape, "float32", Role.WEIGHT)
+            self.weights[name] = Tensor(name, shape, dtype, Role.WEIGHT)
             self.initials[name] = initial
         return self.weights[name]
 
@@ -76,7 +87,7 @@ class Scope:
     def linear(self, name: str, x: Tensor, width: int, *, bias: bool = False, initial: Initial | None = None) -> Tensor:
         """x (B, K) through a weight (width, K)."""
         shared, initial = self.shared, initial or fan_in(x.shape[-1])
-        w = shared.weight(f"{name}.weight", width, x.shape[-1], initial=initial)
+        w = shared.matrix(f"{name}.weight", width, x.shape[-1], initial=initial)
         b = shared.weight(f"{name}.bias", width, initial=initial) if bias else shared.zeros(width)
         (y,) = self.graph.add("linear", name, x=x, w=w, bias=b)
         return y

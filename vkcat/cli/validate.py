@@ -15,7 +15,7 @@ from vkcat.errors import InputError, mismatch
 from vkcat.kernel import check_interface
 from vkcat.model import build
 from vkcat.ops import OPS
-from vkcat.shader import Shader, load_file
+from vkcat.shader import Shader, parted, replacements
 from vkcat.stored import read_model
 from vkcat.validate import Result, report, validate_model, validate_op
 
@@ -62,7 +62,8 @@ def validate(
         out = console()
         out.print(f"{opened.backend} on {opened.info.name}")
         for name in names:
-            results += validate_op(opened, OPS[name], shaders.get(name), schedule)
+            own = {key: shader for key, shader in shaders.items() if parted(key)[0] == name}
+            results += validate_op(opened, OPS[name], own, schedule)
         if model is not None:
             stored = read_model(model)
             built = build(stored.config, MODEL_BATCH)
@@ -85,15 +86,17 @@ def validate(
 
 
 def _replacements(values: tuple[str, ...]) -> dict[str, Shader]:
-    shaders = {}
+    shaders: dict[str, Shader] = {}
     for value in values:
         name, separator, path = value.partition("=")
         if not separator or name not in OPS:
             raise InputError(mismatch("--shader", f"OP=FILE with an op of {', '.join(OPS)}", repr(value)))
         if name in shaders:
             raise InputError(mismatch(f"--shader {name}", "one file", "another one"))
-        shaders[name] = load_file(name, Path(path))
-        check_interface(OPS[name], shaders[name])
+        made = replacements(name, Path(path))
+        for shader in made.values():
+            check_interface(OPS[name], shader)
+        shaders |= made
     return shaders
 
 
@@ -102,7 +105,7 @@ def _names(ops: tuple[str, ...], shaders: dict[str, Shader]) -> list[str]:
     if unknown:
         raise InputError(mismatch("validate", f"ops of {', '.join(OPS)}", ", ".join(unknown)))
     if ops:
-        return list(dict.fromkeys([*ops, *shaders]))
+        return list(dict.fromkeys([*ops, *(parted(key)[0] for key in shaders)]))
     if shaders:
-        return list(shaders)
+        return list(dict.fromkeys(parted(key)[0] for key in shaders))
     return list(OPS)

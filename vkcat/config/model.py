@@ -13,7 +13,8 @@ from vkcat.config.stack import EmbeddingInput, Stack, TokenOutput, read_stack, w
 from vkcat.errors import ModelError, mismatch
 
 FORMAT = "vkcat/1"
-DTYPES = ("float32",)
+DTYPES = ("float32", "float16", "float16-rounded")
+"""vkcat.kernel.PRECISIONS, which a configuration cannot import: a test compares them."""
 
 
 @dataclass(frozen=True)

@@ -49,11 +49,10 @@ def mode_input(batch: int) -> Tensor:
     return Tensor("mode", (batch,), "uint32", Role.INPUT)
 
 
-def initial_weights(model: Model, seed: int) -> dict[str, NDArray[np.float32]]:
+def initial_weights(model: Model, seed: int) -> dict[str, NDArray[Any]]:
     """Weights drawn as their blocks say; each by its own generator, so that a new block changes no other's."""
-    return {
-        name: model.shared.initials[name](np.random.default_rng([seed, *name.encode()]), tensor.shape).astype(
-            np.float32
-        )
-        for name, tensor in model.weights.items()
-    }
+    values = {}
+    for name, tensor in model.weights.items():
+        rng = np.random.default_rng([seed, *name.encode()])
+        values[name] = model.shared.initials[name](rng, tensor.shape).astype(tensor.dtype)
+    return values

@@ -15,7 +15,7 @@ def scope_of(graph: Graph, mode: Tensor, shared: Shared, stack: Stack) -> Scope:
 def embed(scope: Scope, prefix: str, stack: Stack, ids: Tensor) -> Tensor:
     """Tokens ids (B) as the stream's input (B, D)."""
     assert stack.input is not None
-    table = scope.shared.weight(f"{prefix}input.weight", stack.input.count, stack.width, initial=normal)
+    table = scope.shared.matrix(f"{prefix}input.weight", stack.input.count, stack.width, initial=normal)
     (x,) = scope.graph.add("embedding", f"{prefix}input", ids=ids, table=table)
     return x
 

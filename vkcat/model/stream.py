@@ -55,7 +55,7 @@ class _Builder:
         self.stack = config.stack
         self.batch = batch
         self.mode = mode_input(batch)
-        self.shared = Shared(batch)
+        self.shared = Shared(batch, config.dtype)
         self.inputs: dict[str, Tensor] = {}
         self.limits: dict[Tensor, int] = {}
         self.graphs: dict[str, Graph] = {}
@@ -69,7 +69,7 @@ class _Builder:
         return tensor
 
     def scope(self, name: str) -> Scope:
-        self.graphs[name] = Graph(name)
+        self.graphs[name] = Graph(name, self.shared.precision)
         return scope_of(self.graphs[name], self.mode, self.shared, self.stack)
 
     def finish(self, scope: Scope, x: Tensor, *feeds: Tensor) -> Tensor:
@@ -100,7 +100,7 @@ class _Builder:
             "patches",
             patches=images,
             position=position,
-            w=self.shared.weight("patches.weight", width, read.pixels, initial=fan_in(read.pixels)),
+            w=self.shared.matrix("patches.weight", width, read.pixels, initial=fan_in(read.pixels)),
             bias=self.shared.weight("patches.bias", width, initial=fan_in(read.pixels)),
             places=self.shared.weight("patches.places", read.count, width, initial=normal),
         )

@@ -29,10 +29,10 @@ class TransducerModel(Model):
 def build_transducer(config: TransducerConfig, batch: int = 1) -> TransducerModel:
     """The graphs of `config` for `batch` streams side by side. Raises `InputError` unless there is at least one."""
     mode = mode_input(batch)
-    shared = Shared(batch)
+    shared = Shared(batch, config.dtype)
     ids = Tensor("ids", (batch,), "uint32", Role.INPUT)
     token = Tensor("token", (batch,), "uint32", Role.STATE)
-    encode, decode = Graph("encode"), Graph("decode")
+    encode, decode = Graph("encode", config.dtype), Graph("decode", config.dtype)
     reading = scope_of(encode, mode, shared, config.encoder)
     run_stack(reading, "encoder.", config.encoder, embed(reading, "encoder.", config.encoder, ids))
     writing = scope_of(decode, mode, shared, config.decoder)

@@ -44,6 +44,7 @@ KERNEL = Kernel(
     why="a copy is exact",
     launch=launch,
     inputs=inputs,
+    packed=("table",),
     moved=lambda sizes: {"table": sizes["B"] * sizes["D"]},
     cases=(
         Case({"B": 1, "V": 1, "D": 1}),

@@ -73,5 +73,6 @@ KERNEL = Kernel(
     why="the products' rounding through a monotone gate, 16 u a gate",
     launch=launch,
     inputs=inputs,
+    packed=("w_ih", "w_hh"),
     cases=gru_cell.CASES,
 )

@@ -47,7 +47,7 @@ def preactivation_errors(t: Arrays, h: Array) -> tuple[Array, Array]:
     """Bounds on the float32 errors of the input and of the recurrent products, each (B, 3H), biases included."""
     x_part = np.abs(t["x"]) @ np.abs(t["w_ih"]).T + np.abs(t["b_ih"])
     h_part = np.abs(h) @ np.abs(t["w_hh"]).T + np.abs(t["b_hh"])
-    return dot_error(t["x"].shape[1] + 3, x_part), dot_error(h.shape[1] + 3, h_part)
+    return dot_error(t["x"].shape[1] + 3, x_part, t), dot_error(h.shape[1] + 3, h_part, t)
 
 
 def moved(f: Callable[[Array], Array], at: Array, error: Array) -> Array:
@@ -131,5 +131,6 @@ KERNEL = Kernel(
     why="the products' rounding through monotone gates, 16 u a gate",
     launch=launch,
     inputs=inputs,
+    packed=("w_ih", "w_hh"),
     cases=CASES,
 )

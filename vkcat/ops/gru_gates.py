@@ -55,5 +55,6 @@ KERNEL = Kernel(
     why="the products' rounding through monotone gates, 16 u a gate",
     launch=launch,
     inputs=gru_cell.inputs,
+    packed=("w_ih", "w_hh"),
     cases=gru_cell.CASES,
 )

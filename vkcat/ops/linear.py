@@ -23,7 +23,7 @@ def reference(t: Arrays) -> dict[str, Array]:
 
 def bound(t: Arrays) -> dict[str, Array]:
     magnitude = np.abs(t["x"]) @ np.abs(t["w"]).T + np.abs(t["bias"])
-    return {"y": dot_error(t["x"].shape[1] + 1, magnitude)}
+    return {"y": dot_error(t["x"].shape[1] + 1, magnitude, t)}
 
 
 def launch(sizes: Sizes, tile: int) -> Launch:
@@ -48,6 +48,7 @@ KERNEL = Kernel(
     why="min(n, 8 sqrt n) u sum|w||x|, n = K + 1, any order of summation",
     launch=launch,
     inputs=inputs,
+    packed=("w",),
     cases=(
         Case({"B": 1, "N": 1, "K": 1}),
         Case({"B": 1, "N": 74, "K": 256}, seed=1),

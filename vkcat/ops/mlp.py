@@ -33,7 +33,7 @@ def reference(t: Arrays) -> dict[str, Array]:
 
 
 def bound(t: Arrays) -> dict[str, Array]:
-    errors = dot_error(t["x"].shape[1], np.abs(t["x"]) @ np.abs(t["w_in"]).T)
+    errors = dot_error(t["x"].shape[1], np.abs(t["x"]) @ np.abs(t["w_in"]).T, t)
     gate_error, up_error = np.split(errors, 2, axis=1)
     return {"hidden": gated_error(*_products(t), gate_error, up_error, bool(t["situ"]))}
 
@@ -62,6 +62,7 @@ KERNEL = Kernel(
     why="the products' rounding through gates of slope 1.1, 16 u a gate",
     launch=launch,
     inputs=inputs,
+    packed=("w_in",),
     cases=(
         Case({"B": 1, "D": 1, "M": 1}, attributes=_SILU),
         Case({"B": 1, "D": 256, "M": 100}, seed=1, attributes=_SILU),

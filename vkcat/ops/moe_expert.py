@@ -43,12 +43,12 @@ def bound(t: Arrays) -> dict[str, Array]:
     D, M = t["w_in"].shape[2], t["w_out"].shape[2]
     gate, up = _products(t)
     magnitude = np.einsum("bsmd,bd->bsm", np.abs(t["w_in"][t["index"]]), np.abs(t["x"]))
-    e_gate, e_up = np.split(dot_error(D, magnitude), 2, axis=2)
+    e_gate, e_up = np.split(dot_error(D, magnitude, t), 2, axis=2)
     hidden = np.abs(gated(gate, up, bool(t["situ"])))
     e_hidden = gated_error(gate, up, e_gate, e_up, bool(t["situ"]))
     w_out = np.abs(t["w_out"][t["index"]])
     sums = np.einsum("bsdm,bsm->bsd", w_out, hidden + e_hidden)
-    return {"y": np.einsum("bsdm,bsm->bsd", w_out, e_hidden) + dot_error(M, sums)}
+    return {"y": np.einsum("bsdm,bsm->bsd", w_out, e_hidden) + dot_error(M, sums, t)}
 
 
 def launch(sizes: Sizes, tile: int) -> Launch:
@@ -90,6 +90,7 @@ KERNEL = Kernel(
     why="both products' rounding through gates of slope 1.1, 16 u a gate",
     launch=launch,
     inputs=inputs,
+    packed=("w_in", "w_out"),
     moved=moved,
     cases=(
         Case({"B": 1, "S": 1, "E": 1, "D": 1, "M": 1}, attributes=_SILU),

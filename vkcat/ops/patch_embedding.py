@@ -36,7 +36,7 @@ def reference(t: Arrays) -> dict[str, Array]:
 def bound(t: Arrays) -> dict[str, Array]:
     patch, place = _chosen(t)
     magnitude = np.abs(patch) @ np.abs(t["w"]).T + np.abs(t["bias"]) + np.abs(place)
-    return {"y": dot_error(patch.shape[1] + 2, magnitude)}
+    return {"y": dot_error(patch.shape[1] + 2, magnitude, t)}
 
 
 def launch(sizes: Sizes, tile: int) -> Launch:
@@ -65,6 +65,7 @@ KERNEL = Kernel(
     why="min(n, 8 sqrt n) u of the sum of magnitudes, n = K + 2",
     launch=launch,
     inputs=inputs,
+    packed=("w",),
     moved=lambda sizes: {"patches": sizes["B"] * sizes["K"], "places": sizes["B"] * sizes["D"]},
     cases=(
         Case({"B": 1, "P": 1, "K": 1, "D": 1}),

@@ -29,8 +29,7 @@ def heading(measurement: Measurement, devices: Sequence[Device]) -> list[str]:
         f"device: {info.name} ({info.kind}), driver: {info.driver}, layers: {layers}",
         f"step: {measurement.graph}, batch {measurement.batch}; {measurement.warmup} warm-up steps,"
         f" {measurement.runs} measured, in blocks that take turns",
-        f"bytes moved: at most {moved:,} a step, {moved // measurement.batch:,} a token; of experts only the chosen ones'"
-        " weights",
+        f"bytes moved: at most {moved:,} a step, {moved // measurement.batch:,} a token; of experts only the chosen",
     ]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from vkcat.device.interface import Device
 from vkcat.executor import Executor, device_packing
 from vkcat.graph import Graph, Role, Tensor
-from vkcat.kernel import Case, Kernel
+from vkcat.kernel import PRECISIONS, Case, Kernel
 from vkcat.reference import node_inputs, run_node
 from vkcat.shader import Shader
 from vkcat.validate.result import Result, compare
@@ -29,19 +29,27 @@ GUARD_BYTES = 256
 
 
 def validate_op(
-    device: Device, kernel: Kernel, shader: Shader | None = None, schedule: str = "batched"
+    device: Device, kernel: Kernel, shaders: Mapping[str, Shader] | None = None, schedule: str = "batched"
 ) -> Iterator[Result]:
-    """Run every case of `kernel`, with the user's `shader` in place of ours when given."""
-    for case in kernel.cases:
-        yield from validate_case(device, kernel, case, shader, schedule)
+    """Run every case of `kernel`; when shaders are given in place of ours, by name, the cases that run one of them."""
+    for case in kernel.every_case:
+        if not shaders or case_shader(kernel, case) in shaders:
+            yield from validate_case(device, kernel, case, shaders, schedule)
+
+
+def case_shader(kernel: Kernel, case: Case) -> str:
+    """The name of the shader that a case runs."""
+    return kernel.name if case.precision == PRECISIONS[0] else f"{kernel.name}.{case.precision}"
 
 
 def validate_case(
-    device: Device, kernel: Kernel, case: Case, shader: Shader | None = None, schedule: str = "batched"
+    device: Device, kernel: Kernel, case: Case, shaders: Mapping[str, Shader] | None = None, schedule: str = "batched"
 ) -> list[Result]:
     """One case: every word of memory is NaN before it, and nothing but the outputs' elements may change."""
     arrays = kernel.inputs(np.random.default_rng(case.seed), case)
-    graph = Graph("case")
+    if case.precision != PRECISIONS[0]:
+        arrays |= {name: arrays[name].astype(np.float16) for name in kernel.packed}
+    graph = Graph("case", case.precision)
     tensors = {
         name: Tensor(name, array.shape, str(array.dtype), Role.MEMORY if name in kernel.updates else Role.INPUT)
         for name, array in arrays.items()
@@ -53,9 +61,7 @@ def validate_case(
         graph.output(tensor)
     written = outputs | {name: tensors[name] for name in kernel.updates}
     packing = replace(device_packing(device), reuse=False, guard=GUARD_BYTES)
-    executor = Executor(
-        device, [graph], schedule, packing=packing, shaders={kernel.name: shader} if shader is not None else None
-    )
+    executor = Executor(device, [graph], schedule, packing=packing, shaders=shaders)
     try:
         executor.fill(POISON)
         for tensor in outputs.values():
