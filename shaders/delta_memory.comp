@@ -2,6 +2,7 @@
 #extension GL_GOOGLE_include_directive : require
 #include "rows.glsl"
 #include "gates.glsl"
+#include "decay.glsl"
 
 // One step of a gated delta memory, a state S of (K, V) for each stream and head:
 //     S <- diag(exp g) S;  d = b (v - S^T k);  S <- S + k d^T;  o = S^T q
@@ -28,12 +29,6 @@ shared float query[WIDEST];
 shared float key[WIDEST];
 shared float keep[WIDEST];
 
-float softplus(float x) { return max(x, 0.0) + log(1.0 + exp(-abs(x))); }
-
-float log_decay(float x, float rate) {
-    return bounded != 0.0 ? -5.0 * sigmoid(rate * x) : -rate * softplus(x);
-}
-
 void main() {
     uint b = gl_WorkGroupID.x;
     uint head = gl_WorkGroupID.y;
@@ -53,7 +48,7 @@ void main() {
     for (uint i = lane; i < width; i += gl_WorkGroupSize.x) {
         query[i] = q[at + i] * q_scale;
         key[i] = k[at + i] * k_scale;
-        keep[i] = exp(log_decay(z[at + i], rate));
+        keep[i] = exp(log_decay(z[at + i], rate, bounded != 0.0));
     }
     barrier();
 

@@ -2,6 +2,7 @@
 #extension GL_GOOGLE_include_directive : require
 #include "rows.glsl"
 #include "gates.glsl"
+#include "scores.glsl"
 
 // The S experts of greatest score + bias, ties to the lower index; the bias chooses only. Scores are the sigmoid or the
 // softmax of the logits. Weights are the chosen scores, made to sum to one when more than one is chosen. An invocation
@@ -38,12 +39,12 @@ void main() {
         for (uint e = 0u; e < E; ++e) {
             bool taken = false;
             for (uint j = 0u; j < s; ++j) taken = taken || chosen[j] == e;
-            float score = softmax != 0.0 ? exp(logits[row + e] - greatest) / total : sigmoid(logits[row + e]);
+            float value = score(logits[row + e], greatest, total, softmax != 0.0);
             // The first that is free is taken whatever its value, so that NaN never gives an index past the last.
-            if (!taken && (best == E || score + bias[e] > best_value)) {
+            if (!taken && (best == E || value + bias[e] > best_value)) {
                 best = e;
-                best_value = score + bias[e];
-                best_score = score;
+                best_value = value + bias[e];
+                best_score = value;
             }
         }
         chosen[s] = best;

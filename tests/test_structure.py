@@ -29,7 +29,7 @@ LAYERS = [
     ["blocks", "plan"],
     ["model", "weights", "schedules"],
     ["executor", "reference", "stored", "states", "summary", "presets"],
-    ["runner", "text", "images"],
+    ["runner", "text", "images", "telemetry"],
     ["session", "transducer", "sequences", "load", "importers"],
     ["validate", "profile"],
     ["cli"],

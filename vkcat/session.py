@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from vkcat.model import build_stream
 from vkcat.ops.gates import HOLD, RESTART, STEP
 from vkcat.runner import Runner
 from vkcat.stored import StoredModel, read_model
+from vkcat.telemetry import Record, Telemetry
 
 Array = NDArray[Any]
 Tokens = Sequence[int] | Sequence[Sequence[int]] | Array
@@ -28,7 +29,8 @@ class Session:
     """`batch` streams of one model. They do not influence each other.
 
     `model` is a folder or what `read_model` made of it; `device`, `backend` and `schedule` are as for `vkcat.load`, or
-    a `runner` stands for all three.
+    a `runner` stands for all three. `on_step` is given the telemetry of each step (see vkcat/telemetry.py), which only
+    then is computed.
     Outputs are (B, V) logits, or (B, N) of a continuous output, in float32 (in the reference, float64).
     """
 
@@ -41,12 +43,15 @@ class Session:
         backend: str = "vulkan",
         schedule: str = "replay",
         runner: Runner | None = None,
+        on_step: Callable[[Record], None] | None = None,
     ) -> None:
         stored = model if isinstance(model, StoredModel) else read_model(model)
         if not isinstance(stored.config, StreamConfig):
             raise ModelError(mismatch("session", "a model of one stream", "an encoder-decoder", "see vkcat.load"))
         self.model = build_stream(stored.config, batch)
         self.batch = batch
+        self._on_step = on_step
+        self._telemetry = Telemetry(self.model) if on_step is not None else None
         runner = runner or Runner("session", device, backend, schedule)
         self._dtype = runner.dtype
         self._steps = runner(tuple(self.model.graphs.values()))
@@ -213,6 +218,8 @@ class Session:
         output = self._steps.read(self.model.outputs[graph])
         self._outputs = np.where(live[:, None], output, self._outputs)
         self._fresh &= ~live
+        if self._telemetry is not None and self._on_step is not None:
+            self._on_step(self._telemetry.record(self._steps, graph))
 
     def _clear(self, streams: NDArray[np.bool_]) -> None:
         """What the host, and not a step's mode, takes back to its start: outputs, and how many tokens were drawn."""

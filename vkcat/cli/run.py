@@ -28,6 +28,7 @@ FILE = click.Path(path_type=Path, dir_okay=False)
 @click.option("--top-k", type=click.IntRange(0), default=0, show_default=True, help="Draw among so many; 0: all.")
 @click.option("--seed", type=click.IntRange(0, (1 << 32) - 1), default=0, show_default=True, help="Of the draws.")
 @click.option("--state", type=FILE, help="Go on from this file when it is there, and write it at the end.")
+@click.option("--telemetry", type=FILE, help="Write what each step tells of itself, one JSON object a line.")
 @options.device
 @options.backend
 @options.schedule
@@ -43,6 +44,7 @@ def run(
     top_k: int,
     seed: int,
     state: Path | None,
+    telemetry: Path | None,
     device: str | None,
     backend: str,
     schedule: str,
@@ -55,7 +57,7 @@ def run(
     computes in NumPy, in float64, without a device.
     """
     stored = read_model(model)
-    request = Request(prompt, image, features, tokens, temperature, top_k, seed, state, as_json)
+    request = Request(prompt, image, features, tokens, temperature, top_k, seed, state, telemetry, as_json)
     if isinstance(stored.config, TransducerConfig):
         if unfit := request.given():
             raise InputError(mismatch(f"run {model}", "words, as it is an encoder-decoder", ", ".join(unfit)))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from contextlib import closing
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,10 +15,12 @@ from numpy.typing import NDArray
 
 from vkcat.config import StreamConfig, TokenOutput
 from vkcat.errors import InputError, mismatch
+from vkcat.files import replaced
 from vkcat.images import load_image, load_numbers
 from vkcat.runner import Runner
 from vkcat.session import Session
 from vkcat.stored import StoredModel
+from vkcat.telemetry import Record
 from vkcat.text import Alphabet
 
 TOKENS = 64
@@ -35,6 +38,7 @@ class Request:
     top_k: int
     seed: int
     state: Path | None
+    telemetry: Path | None
     as_json: bool
 
     def given(self) -> list[str]:
@@ -48,6 +52,7 @@ class Request:
             "--top-k": self.top_k or None,
             "--seed": self.seed or None,
             "--state": self.state,
+            "--telemetry": self.telemetry,
         }
         return [name for name, value in values.items() if value is not None]
 
@@ -65,7 +70,7 @@ def run_stream(model: StoredModel, request: Request, runner: Runner) -> None:
     if image is None and features is None and ids is None and not going_on:
         given = "--prompt, --image, --features or a --state that is there"
         raise InputError(mismatch("run", given, "none of them"))
-    with closing(Session(model, runner=runner)) as session:
+    with _telemetry(request.telemetry) as on_step, closing(Session(model, runner=runner, on_step=on_step)) as session:
         if going_on and request.state:
             session.load_state(request.state)
         if image is not None:
@@ -82,6 +87,16 @@ def run_stream(model: StoredModel, request: Request, runner: Runner) -> None:
             raise InputError(mismatch("--tokens", "a model that reads and gives tokens", "one that does not"))
         if request.state:
             session.save_state(request.state)
+
+
+@contextmanager
+def _telemetry(path: Path | None) -> Iterator[Callable[[Record], None] | None]:
+    """What writes each step's record to the file, which appears when all are there."""
+    if path is None:
+        yield None
+        return
+    with replaced(path) as temporary, temporary.open("w", encoding="utf-8") as file:
+        yield lambda record: print(json.dumps(record), file=file)
 
 
 def _prompt_ids(request: Request, alphabet: Alphabet | None) -> list[int] | None:

@@ -2,8 +2,10 @@
 
 from vkcat.kernel import Kernel
 from vkcat.ops import (
+    activation_stats,
     add,
     argmax,
+    decay_stats,
     delta_memory,
     depth_attnres,
     depth_dwa,
@@ -19,6 +21,7 @@ from vkcat.ops import (
     moe_combine,
     moe_expert,
     moe_route,
+    moe_stats,
     patch_embedding,
     ring_attention,
     ring_write,
@@ -26,6 +29,7 @@ from vkcat.ops import (
     sample,
     short_conv,
     silu,
+    state_drift,
 )
 
 OPS: dict[str, Kernel] = {
@@ -55,5 +59,9 @@ OPS: dict[str, Kernel] = {
         depth_attnres.KERNEL,
         patch_embedding.KERNEL,
         sample.KERNEL,
+        activation_stats.KERNEL,
+        state_drift.KERNEL,
+        decay_stats.KERNEL,
+        moe_stats.KERNEL,
     )
 }

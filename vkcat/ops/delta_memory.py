@@ -79,6 +79,20 @@ def reference(t: Arrays) -> dict[str, Array]:
     return {"memory": S.reshape(t["memory"].shape), "o": o.reshape(t["v"].shape)}
 
 
+def decay_error(t: Arrays) -> Array:
+    """Relative error of exp g, (B, N, K)."""
+    u = UNIT_ROUNDOFF
+    rate = np.exp(t["a"])[:, None]
+    g = log_decay(t)
+    if t["bounded"]:
+        # The gate's slope is at most 1/4, and its argument's relative error that of the rate.
+        argument = np.abs(rate * _heads(t["z"], len(t["a"]))) * (2 * (3 + 2 * np.abs(t["a"]))[:, None] + 2) * u
+        g_error = 5 * (np.minimum(argument / 4, 1) + GATE_ERROR)
+    else:
+        g_error = rate * 16 * u + np.abs(g) * (2 * (3 + 2 * np.abs(t["a"]))[:, None] + 8) * u
+    return np.asarray(np.expm1(g_error) + 2 * (3 + 2 * np.abs(g)) * u)
+
+
 def bound(t: Arrays) -> dict[str, Array]:
     """First-order propagation of every rounding, elementwise.
 
@@ -88,16 +102,8 @@ def bound(t: Arrays) -> dict[str, Array]:
     K = p["k"].shape[-1]
     n = float(dot_error(K + 2, np.ones(1))[0])
     unit = n / 2 + 12 * u
-    rate = np.exp(t["a"])[:, None]
-    g = log_decay(t)
-    if t["bounded"]:
-        # The gate's slope is at most 1/4, and its argument's relative error that of the rate.
-        argument = np.abs(rate * _heads(t["z"], len(t["a"]))) * (2 * (3 + 2 * np.abs(t["a"]))[:, None] + 2) * u
-        g_error = 5 * (np.minimum(argument / 4, 1) + GATE_ERROR)
-    else:
-        g_error = rate * 16 * u + np.abs(g) * (2 * (3 + 2 * np.abs(t["a"]))[:, None] + 8) * u
     held = (t["mode"] == HOLD)[:, None, None]
-    keep = np.where(held, 0.0, np.expm1(g_error) + 2 * (3 + 2 * np.abs(g)) * u)
+    keep = np.where(held, 0.0, decay_error(t))
     kept = np.abs(p["keep"][..., None] * p["S"])
     k, q, d_parts = np.abs(p["k"]), np.abs(p["q"]), np.abs(p["v"])
     recalled = np.einsum("bnkv,bnk->bnv", kept * (keep[..., None] + unit + n + 2 * u), k)

@@ -29,7 +29,8 @@ from vkcat.ops.gates import GATE_ERROR, sigmoid
 MOST = 16
 
 
-def _scores(t: Arrays) -> Array:
+def scores(t: Arrays) -> Array:
+    """s of (B, E)."""
     if not t["softmax"]:
         return sigmoid(t["logits"])
     weights = np.exp(t["logits"] - t["logits"].max(axis=1, keepdims=True))
@@ -37,11 +38,11 @@ def _scores(t: Arrays) -> Array:
 
 
 def reference(t: Arrays) -> dict[str, Array]:
-    scores = _scores(t)
+    s = scores(t)
     S = int(t["S"])
     # A stable sort of the negated keeps equal ones in the order of their index.
-    index = np.argsort(-(scores + t["bias"]), axis=1, kind="stable")[:, :S]
-    weight = np.take_along_axis(scores, index, axis=1)
+    index = np.argsort(-(s + t["bias"]), axis=1, kind="stable")[:, :S]
+    weight = np.take_along_axis(s, index, axis=1)
     if S > 1:
         weight = weight / (weight.sum(axis=1, keepdims=True) + 1e-20)
     return {"index": index.astype(np.uint32), "weight": weight}
@@ -50,14 +51,14 @@ def reference(t: Arrays) -> dict[str, Array]:
 def bound(t: Arrays) -> dict[str, Array]:
     """A sigmoid is off by an absolute, a softmax by a relative error; making it sum to one at most doubles that."""
     r = reference(t)
-    scores = np.take_along_axis(_scores(t), r["index"].astype(np.int64), axis=1)
+    s = np.take_along_axis(scores(t), r["index"].astype(np.int64), axis=1)
     span = np.minimum(t["logits"].max(axis=1) - t["logits"].min(axis=1), 100)[:, None]
-    softmax = (2 * (3 + 2 * span) + t["logits"].shape[1] + 8) * 2 * UNIT_ROUNDOFF * scores
-    error = softmax if t["softmax"] else np.full(scores.shape, GATE_ERROR)
+    softmax = (2 * (3 + 2 * span) + t["logits"].shape[1] + 8) * 2 * UNIT_ROUNDOFF * s
+    error = softmax if t["softmax"] else np.full(s.shape, GATE_ERROR)
     if int(t["S"]) > 1:
-        total = scores.sum(axis=1, keepdims=True)
+        total = s.sum(axis=1, keepdims=True)
         error = (error + r["weight"] * error.sum(axis=1, keepdims=True)) / total + 4 * UNIT_ROUNDOFF
-    return {"index": np.zeros(scores.shape), "weight": error}
+    return {"index": np.zeros(s.shape), "weight": error}
 
 
 def launch(sizes: Sizes, tile: int) -> Launch:
