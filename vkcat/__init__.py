@@ -6,6 +6,7 @@
 from vkcat.device.backends import open_device
 from vkcat.errors import DeviceError, InputError, ModelError, ShaderError, ShapeError, VkcatError
 from vkcat.load import load
+from vkcat.presets import initial_model
 from vkcat.sequences import GruOutput, gru
 from vkcat.session import Session
 from vkcat.stored import StoredModel, read_model
@@ -25,6 +26,7 @@ __all__ = [
     "Transducer",
     "VkcatError",
     "gru",
+    "initial_model",
     "load",
     "open_device",
     "read_model",

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
-from vkcat.config import ModelConfig, load_file
+from vkcat.config import ModelConfig, load_file, parse
 from vkcat.errors import InputError, mismatch
 from vkcat.model import build, initial_weights
 from vkcat.stored import StoredModel
@@ -25,6 +27,13 @@ def preset(name: str) -> ModelConfig:
     return load_file(_FOLDER / f"{name}.json")
 
 
-def initial_model(config: ModelConfig, seed: int) -> StoredModel:
-    """A model whose weights are drawn from `seed`, each as its block says."""
+def initial_model(config: ModelConfig | Mapping[str, Any] | str, seed: int = 0) -> StoredModel:
+    """A model whose weights are drawn from `seed`, each as its block says.
+
+    `config` may be what a `config.json` holds, or what `preset` takes. Raises `InputError` or `ModelError`.
+    """
+    if isinstance(config, str):
+        config = preset(config)
+    elif isinstance(config, Mapping):
+        config = parse(config, "configuration")
     return StoredModel(config, initial_weights(build(config), seed))
