@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 
 import click
 
 from vkcat.importers import g2p_en as g2p
 from vkcat.importers import torch_gru as torch
+from vkcat.importers.gru_model import Imported
+from vkcat.importers.onnx_gru import read_onnx
 from vkcat.stored import StoredModel
 from vkcat.weights import save_model
 
@@ -27,7 +28,7 @@ def import_() -> None:
 @click.argument("out", type=click.Path(path_type=Path))
 def g2p_en(out: Path) -> None:
     """English spelling to phonemes, from the installed package g2p_en (its code is not run)."""
-    _save(out, StoredModel(*g2p.read_checkpoint(g2p.find_checkpoint())))
+    _save(out, Imported(StoredModel(*g2p.read_checkpoint(g2p.find_checkpoint())), ()))
 
 
 @import_.command("torch-gru")
@@ -46,12 +47,26 @@ def torch_gru(
     as wide as the embedding has symbols gives tokens. float16, bfloat16 and float64 become float32.
     """
     imported = torch.read_state_dict(file, prefix=prefix, embedding=embedding, output=output, symbols=symbols)
-    _save(out, imported.model, imported.converted)
+    _save(out, imported)
 
 
-def _save(out: Path, model: StoredModel, converted: Mapping[str, int] | None = None) -> None:
-    """Write the folder and say what it holds, conversions to float32 by dtype among it."""
+@import_.command("onnx")
+@click.argument("file", type=FILE)
+@click.argument("out", type=click.Path(path_type=Path))
+@symbols
+def onnx(file: Path, out: Path, symbols: str | None) -> None:
+    """An ONNX graph of GRU layers, perhaps with an embedding (Gather) and linear layers (MatMul, Gemm) at its ends.
+
+    What stands between may only rearrange; a node that does anything else is an error that names it. Needs the extra
+    onnx.
+    """
+    _save(out, read_onnx(file, symbols=symbols))
+
+
+def _save(out: Path, imported: Imported) -> None:
+    """Write the folder and say what it holds, and what was not as it is there."""
+    model = imported.model
     save_model(out, model.config, model.weights)
     values = sum(array.size for array in model.weights.values())
-    changes = "".join(f"; {count} of {dtype} made float32" for dtype, count in (converted or {}).items())
-    click.echo(f"{out}: {model.config.name}, {len(model.weights)} tensors, {values:,} parameters{changes}")
+    line = f"{out}: {model.config.name}, {len(model.weights)} tensors, {values:,} parameters"
+    click.echo("; ".join((line, *imported.notes)))

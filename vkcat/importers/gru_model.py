@@ -52,6 +52,14 @@ class Layer:
 
 
 @dataclass(frozen=True)
+class Imported:
+    """`notes` say what of the file is not in the model as it was."""
+
+    model: StoredModel
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Linear:
     """weight (N, K), bias (N)."""
 

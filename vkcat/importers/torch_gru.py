@@ -7,27 +7,17 @@ Parameters are those of torch: `PREFIXweight_ih_lK`, `weight_hh_lK`, `bias_ih_lK
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from vkcat.errors import ModelError, mismatch
-from vkcat.importers.gru_model import GruModel, Layer, Linear
+from vkcat.importers.gru_model import GruModel, Imported, Layer, Linear
 from vkcat.importers.symbols import read_symbols
 from vkcat.importers.tensors import Array, TensorFile
 from vkcat.sequences.conventions import Cell
-from vkcat.stored import StoredModel
 
 _FIRST = re.compile(r"(?P<prefix>.*?)weight_ih_l(?P<layer>\d+)(?P<reverse>_reverse)?")
-
-
-@dataclass(frozen=True)
-class Imported:
-    """`converted` are the dtypes other than float32 in the file, with how many tensors had each."""
-
-    model: StoredModel
-    converted: dict[str, int]
 
 
 def read_state_dict(
@@ -56,7 +46,8 @@ def read_state_dict(
             raise ModelError(mismatch("--symbols", "an --embedding", "none"))
         listed = read_symbols(symbols, len(table), file.where(f"{embedding}.weight"))
     model = GruModel(layers=layers, table=table, projection=None, output=head)
-    return Imported(model.stored(path.stem, str(path), listed), file.converted)
+    notes = tuple(f"{count} of {dtype} made float32" for dtype, count in file.converted.items())
+    return Imported(model.stored(path.stem, str(path), listed), notes)
 
 
 def _prefix(file: TensorFile, wanted: str | None) -> str:
