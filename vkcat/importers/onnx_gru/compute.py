@@ -111,7 +111,7 @@ def add(node: Node, values: Values) -> Value:
 def _row(node: Node, name: str, value: Value, width: int) -> Array:
     """A constant that is the same in every row, as (width)."""
     array = value.array if isinstance(value, Constant) else None
-    if array is None or array.ndim > 3 or array.size not in (1, width) or array.shape[-1:] not in ((), (1,), (width,)):
+    if array is None or array.size not in (1, width) or (array.ndim and array.shape[-1] != array.size):
         got = kind_of(value) if array is None else array.shape
         raise ModelError(mismatch(f"{node.where}: {name}", (width,), got))
     flat = weights(node, name, Constant(array.reshape(-1)), 1)

@@ -63,7 +63,7 @@ def read_file(path: Path) -> OnnxFile:
         detail = error.strerror if isinstance(error, OSError) and error.strerror else str(error).split("\n")[0]
         raise ModelError(mismatch(str(path), "an ONNX file", detail or type(error).__name__)) from error
     graph = model.graph
-    constants = {tensor.name: onnx.numpy_helper.to_array(tensor) for tensor in graph.initializer}
+    constants = {tensor.name: _array(f"{path}: {tensor.name}", tensor) for tensor in graph.initializer}
     sparse = [tensor.values.name for tensor in graph.sparse_initializer]
     if sparse:
         raise ModelError(mismatch(f"{path}: {sparse[0]}", "a dense initializer", "a sparse one"))
@@ -123,23 +123,31 @@ def _check_locations(path: Path, model: Any) -> None:
                 raise ModelError(mismatch(f"{path}: {tensor.name}", "external data in its own folder", entry.value))
 
 
+def _array(where: str, tensor: Any) -> Array:
+    try:
+        array: Array = _package().numpy_helper.to_array(tensor)
+    except (KeyError, TypeError, ValueError) as error:
+        raise ModelError(mismatch(where, "a whole tensor", f"{type(error).__name__}: {error}")) from error
+    return array
+
+
 def _node(path: Path, at: int, proto: Any) -> Node:
     name = f' "{proto.name}"' if proto.name else ""
+    where = f"{path}: node {at} ({proto.op_type}{name})"
     return Node(
         op=proto.op_type if proto.domain in ("", "ai.onnx") else f"{proto.domain}.{proto.op_type}",
-        where=f"{path}: node {at} ({proto.op_type}{name})",
+        where=where,
         inputs=tuple(proto.input),
         outputs=tuple(proto.output),
-        attributes={attribute.name: _attribute(attribute) for attribute in proto.attribute},
+        attributes={attribute.name: _attribute(where, attribute) for attribute in proto.attribute},
         proto=proto,
     )
 
 
-def _attribute(attribute: Any) -> Any:
-    onnx = _package()
+def _attribute(where: str, attribute: Any) -> Any:
     if attribute.HasField("t"):
-        return onnx.numpy_helper.to_array(attribute.t)
-    value = onnx.helper.get_attribute_value(attribute)
+        return _array(f"{where}: {attribute.name}", attribute.t)
+    value = _package().helper.get_attribute_value(attribute)
     if isinstance(value, bytes):
         return value.decode("utf-8", "replace")
     if isinstance(value, list) and value and isinstance(value[0], bytes):
@@ -152,7 +160,10 @@ def _input(path: Path, value: Any) -> GraphInput:
     if not value.type.HasField("tensor_type") or not value.type.tensor_type.HasField("shape"):
         raise ModelError(mismatch(where, "a tensor with a known number of dimensions", "another type"))
     tensor = value.type.tensor_type
-    dtype = _package().helper.tensor_dtype_to_np_dtype(tensor.elem_type)
+    helper = _package().helper
+    if tensor.elem_type not in helper.get_all_tensor_dtypes():
+        raise ModelError(mismatch(where, "a data type of ONNX", tensor.elem_type))
+    dtype = helper.tensor_dtype_to_np_dtype(tensor.elem_type)
     sizes = tuple(
         dimension.dim_value if dimension.HasField("dim_value") and dimension.dim_value > 0 else None
         for dimension in tensor.shape.dim

@@ -131,10 +131,11 @@ def _output(file: OnnxFile, values: dict[str, Value]) -> tuple[Stream, list[str]
 
 
 def _check_output(where: str, stream: Stream) -> None:
-    """Wherever its channels stand, they stand direction by direction."""
+    """Channels stand last, direction by direction; as a GRU node gives them, the direction may stand before."""
     labels = [factor.label for factor in compute.channels(stream)]
-    if labels != sorted(labels):
-        raise ModelError(mismatch(where, "channels direction by direction", shown(stream.axes)))
+    last = [factor for axis in stream.axes for factor in axis][-1]
+    if labels != sorted(labels) or not last.counts_channels:
+        raise ModelError(mismatch(where, "channels last, direction by direction", shown(stream.axes)))
 
 
 def _chain(source: Source) -> Iterator[Source]:

@@ -83,9 +83,9 @@ def unsqueeze(node: Node, values: Values) -> Value:
 
 
 def reshape(node: Node, values: Values) -> Value:
-    sizes = dims(values[1])
+    sizes = dims(given(values, 1))
     if sizes is None:
-        raise ModelError(mismatch(f"{node.where}: shape", "sizes", kind_of(values[1])))
+        raise ModelError(mismatch(f"{node.where}: shape", "sizes", kind_of(given(values, 1))))
     zero_copies = not node.attributes.get("allowzero", 0)
     return _moved(node, values[0], lambda axes: reshaped(node.where, axes, sizes.sizes, zero_copies=zero_copies))
 
@@ -194,7 +194,7 @@ def _both_directions(node: Node, first: Stream, second: Stream) -> Value:
         raise unfit(node, "two GRUs of one input", "of two")
     if forward.layer.reset != reverse.layer.reset or first.axes != second.axes:
         raise unfit(node, f"two GRUs alike, with outputs {shown(first.axes)}", shown(second.axes))
-    at = index_of(node.where, int(node.attributes["axis"]), len(first.axes))
+    at = index_of(node.where, int(node.attributes.get("axis", 1)), len(first.axes))
     axis = first.axes[at]
     if not all(factor.counts_channels for factor in axis):
         raise unfit(node, "channels side by side", f"axis {at} of {shown(first.axes)}")
