@@ -166,3 +166,9 @@ def test_command_line(tmp_path: Path) -> None:
     shown = run("show", folder)
     assert shown.exit_code == 0
     assert "step blocks.0: 2 dispatches" in shown.output
+    device = ["--device", "llvmpipe"]
+    profiled = run("profile", folder, "--graph", "blocks.0", "--runs", "2", "--warmup", "0", *device)
+    assert profiled.exit_code == 0, profiled.output
+    assert "step: blocks.0" in profiled.output
+    validated = run("validate", "add", "--model", folder, *device)
+    assert validated.exit_code == 0, validated.output

@@ -33,7 +33,8 @@ class TensorFile:
         except FileNotFoundError as error:
             raise ModelError(mismatch(str(path), "a safetensors file", "no such file")) from error
         except (SafetensorError, OSError) as error:
-            raise ModelError(mismatch(str(path), "a whole safetensors file", f"{error}")) from error
+            remedy = "torch's own files are saved anew by safetensors.torch.save_file"
+            raise ModelError(mismatch(str(path), "a whole safetensors file", error, remedy)) from error
 
     @property
     def names(self) -> list[str]:

@@ -123,7 +123,7 @@ def gru(node: Node, values: Values) -> tuple[Value, ...]:
     x = values[0]
     direction = node.attributes.get("direction", "forward")
     if direction not in DIRECTIONS:
-        raise ModelError(mismatch(f"{node.where}: direction", " or ".join(DIRECTIONS), direction))
+        raise ModelError(mismatch(f"{node.where}: direction", " or ".join(DIRECTIONS), repr(direction)))
     count = 2 if direction == "bidirectional" else 1
     _check_plain(node, values, count)
     if not isinstance(x, Stream) or len(x.axes) != 3:

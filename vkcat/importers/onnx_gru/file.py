@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -132,7 +133,8 @@ def _array(where: str, tensor: Any) -> Array:
 
 
 def _node(path: Path, at: int, proto: Any) -> Node:
-    name = f' "{proto.name}"' if proto.name else ""
+    # A name may be any text; an error is one line.
+    name = f" {json.dumps(proto.name, ensure_ascii=False)}" if proto.name else ""
     where = f"{path}: node {at} ({proto.op_type}{name})"
     return Node(
         op=proto.op_type if proto.domain in ("", "ai.onnx") else f"{proto.domain}.{proto.op_type}",
