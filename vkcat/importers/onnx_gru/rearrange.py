@@ -152,7 +152,7 @@ def slice_(node: Node, values: Values) -> Value:
 
 
 def zeros(node: Node, values: Values) -> Value:
-    """ConstantOfShape; Expand."""
+    """ConstantOfShape, whatever the shape."""
     del values
     filled = node.attributes.get("value", np.zeros(1, np.float32))
     if np.any(filled):
