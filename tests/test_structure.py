@@ -30,7 +30,7 @@ LAYERS = [
     ["model", "weights", "schedules"],
     ["executor", "reference", "stored", "states", "summary", "presets"],
     ["runner", "text", "images", "telemetry"],
-    ["session", "transducer", "sequences", "load", "importers"],
+    ["session", "transducer", "sequences", "load", "importers", "export"],
     ["validate", "profile"],
     ["cli"],
     ["__init__", "__main__"],

@@ -201,3 +201,60 @@ def moe_arrays(case: MoeCase) -> dict[str, NDArray[np.float32]]:
         "w_out": rng.standard_normal((E, D, M)) / np.sqrt(M),
     }
     return {name: array.astype(np.float32) for name, array in arrays.items()}
+
+
+@dataclass(frozen=True)
+class ImportCase:
+    """nn.Embedding, nn.GRU, nn.Linear in a row: T steps, B sequences, V symbols (0: features), O outputs (0: none)."""
+
+    steps: int
+    batch: int
+    symbols: int
+    inputs: int
+    hidden: int
+    layers: int
+    both: bool
+    outputs: int
+    bias: bool = True
+
+    @property
+    def name(self) -> str:
+        sizes = f"T{self.steps}-B{self.batch}-V{self.symbols}-I{self.inputs}-H{self.hidden}-L{self.layers}"
+        marks = ("-both" if self.both else "") + ("" if self.bias else "-nobias")
+        return f"import-{sizes}-O{self.outputs}{marks}"
+
+
+IMPORT_CASES = (
+    ImportCase(6, 2, 11, 5, 7, 1, both=False, outputs=11),
+    ImportCase(5, 3, 0, 3, 1, 2, both=True, outputs=0),
+    ImportCase(9, 2, 256, 33, 65, 3, both=True, outputs=5),
+    ImportCase(4, 1, 0, 63, 31, 3, both=False, outputs=9, bias=False),
+    ImportCase(7, 2, 13, 17, 9, 2, both=True, outputs=0, bias=False),
+)
+
+
+def import_state_dict(case: ImportCase) -> dict[str, NDArray[np.float32]]:
+    """Parameters by torch's names, in modules `emb`, `rnn.gru` and `head`."""
+    rng = np.random.RandomState(case.inputs * 1000 + case.hidden)
+    directions, rows = (2 if case.both else 1), 3 * case.hidden
+    shapes: dict[str, tuple[int, ...]] = {"emb.weight": (case.symbols, case.inputs)} if case.symbols else {}
+    for layer in range(case.layers):
+        for end in (f"l{layer}", f"l{layer}_reverse")[:directions]:
+            shapes[f"rnn.gru.weight_ih_{end}"] = (rows, case.inputs if layer == 0 else directions * case.hidden)
+            shapes[f"rnn.gru.weight_hh_{end}"] = (rows, case.hidden)
+            if case.bias:
+                shapes |= {f"rnn.gru.bias_ih_{end}": (rows,), f"rnn.gru.bias_hh_{end}": (rows,)}
+    if case.outputs:
+        shapes["head.weight"] = (case.outputs, directions * case.hidden)
+        if case.bias:
+            shapes["head.bias"] = (case.outputs,)
+    bounds = {name: 1.0 if name == "emb.weight" else case.hidden**-0.5 for name in shapes}
+    return {name: rng.uniform(-bounds[name], bounds[name], shapes[name]).astype(np.float32) for name in shapes}
+
+
+def import_input(case: ImportCase) -> NDArray[np.int64] | NDArray[np.float32]:
+    """Tokens (B, T) or features (B, T, I)."""
+    rng = np.random.RandomState(case.steps * 1000 + case.inputs)
+    if case.symbols:
+        return rng.randint(0, case.symbols, (case.batch, case.steps)).astype(np.int64)
+    return rng.uniform(-2, 2, (case.batch, case.steps, case.inputs)).astype(np.float32)

@@ -1,13 +1,14 @@
 """vkcat: a Vulkan compute runtime for small recurrent, attentive and sparse models.
 
-`vkcat.gru` runs whole GRU sequences on arrays; `vkcat.load` and `vkcat.Session` open a model folder on a device.
+`vkcat.gru` runs whole GRU sequences on arrays; `vkcat.load`, `vkcat.Session` and `vkcat.Sequences` open a model folder
+on a device.
 """
 
 from vkcat.device.backends import open_device
 from vkcat.errors import DeviceError, InputError, ModelError, ShaderError, ShapeError, VkcatError
 from vkcat.load import load
 from vkcat.presets import initial_model
-from vkcat.sequences import GruOutput, gru
+from vkcat.sequences import GruOutput, Sequences, gru
 from vkcat.session import Session
 from vkcat.stored import StoredModel, read_model
 from vkcat.transducer import Transducer
@@ -19,6 +20,7 @@ __all__ = [
     "GruOutput",
     "InputError",
     "ModelError",
+    "Sequences",
     "Session",
     "ShaderError",
     "ShapeError",

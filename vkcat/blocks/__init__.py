@@ -21,4 +21,4 @@ BLOCKS: dict[type, Callable[[Scope, str, Any, Tensor], Tensor]] = {
     ExpertsBlock: experts,
 }
 
-__all__ = ["BLOCKS", "GruWeights", "Scope", "Shared", "depth_mixer", "gru"]
+__all__ = ["BLOCKS", "GruWeights", "Scope", "Shared", "depth_mixer", "gru", "gru_block"]

@@ -31,15 +31,15 @@ def gru(graph: Graph, name: str, x: Tensor, h: Tensor, mode: Tensor, weights: Gr
     return h_next
 
 
-def gru_block(scope: Scope, name: str, block: GruBlock, x: Tensor) -> Tensor:
-    """Weights are named as torch.nn.GRU's of one layer, without the layer's number."""
+def gru_block(scope: Scope, name: str, block: GruBlock, x: Tensor, suffix: str = "") -> Tensor:
+    """Weights are named as torch.nn.GRU's of one layer, without the layer's number; `suffix` is the direction's."""
     rows, shared, initial = 3 * block.hidden, scope.shared, fan_in(block.hidden)
     weights = GruWeights(
-        w_ih=shared.matrix(f"{name}.weight_ih", rows, x.shape[-1], initial=initial),
-        w_hh=shared.matrix(f"{name}.weight_hh", rows, block.hidden, initial=initial),
-        b_ih=shared.weight(f"{name}.bias_ih", rows, initial=initial),
-        b_hh=shared.weight(f"{name}.bias_hh", rows, initial=initial),
+        w_ih=shared.matrix(f"{name}.weight_ih{suffix}", rows, x.shape[-1], initial=initial),
+        w_hh=shared.matrix(f"{name}.weight_hh{suffix}", rows, block.hidden, initial=initial),
+        b_ih=shared.weight(f"{name}.bias_ih{suffix}", rows, initial=initial),
+        b_hh=shared.weight(f"{name}.bias_hh{suffix}", rows, initial=initial),
     )
     # States have no stack's name: an encoder's are the decoder's.
-    h = shared.state(f"blocks.{name.rsplit('.', 1)[-1]}.h", block.hidden)
-    return gru(scope.graph, name, x, h, scope.mode, weights, block.reset)
+    h = shared.state(f"blocks.{name.rsplit('.', 1)[-1]}.h{suffix}", block.hidden)
+    return gru(scope.graph, f"{name}.reverse" if suffix else name, x, h, scope.mode, weights, block.reset)

@@ -8,6 +8,7 @@ import click
 
 from vkcat import __version__
 from vkcat.cli.devices import devices
+from vkcat.cli.exporting import export
 from vkcat.cli.importing import import_
 from vkcat.cli.init import init
 from vkcat.cli.profile import profile
@@ -23,7 +24,7 @@ def cli() -> None:
     """Run, profile and validate small models on any Vulkan device."""
 
 
-for command in (devices, import_, init, show, run, validate, profile):
+for command in (devices, import_, export, init, show, run, validate, profile):
     cli.add_command(command)
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from vkcat.cli import options
+from vkcat.cli.sequences import run_sequences
 from vkcat.cli.stream import Request, run_stream
 from vkcat.cli.words import transduce
 from vkcat.config import TransducerConfig
@@ -53,7 +54,8 @@ def run(
     """Run a model.
 
     An encoder-decoder takes words, or the lines of standard input as they come, and prints word<TAB>output. Any other
-    model goes on from a prompt, an image, features or a saved state, and streams what it draws. `--device reference`
+    model goes on from a prompt, an image, features or a saved state, and streams what it draws; one that reads whole
+    sequences, in reverse or both ways, prints its output at each step of a prompt or of features. `--device reference`
     computes in NumPy, in float64, without a device.
     """
     stored = read_model(model)
@@ -66,5 +68,7 @@ def run(
     with opened("run", device, backend, schedule) as runner:
         if isinstance(stored.config, TransducerConfig):
             transduce(stored, words, runner, as_json)
+        elif not stored.config.stack.streams:
+            run_sequences(stored, request, runner)
         else:
             run_stream(stored, request, runner)

@@ -78,7 +78,7 @@ def run_stream(model: StoredModel, request: Request, runner: Runner) -> None:
         if features is not None:
             outputs = session.read_features(features)[0]
             if not isinstance(stack.output, TokenOutput):
-                _print_vectors(outputs, request.as_json)
+                print_vectors(outputs, request.as_json)
         if ids is not None:
             session.prefill([ids])
         if isinstance(stack.output, TokenOutput) and alphabet is not None:
@@ -131,6 +131,6 @@ def _print_tokens(session: Session, alphabet: Alphabet, output: TokenOutput, req
         click.echo(rest)
 
 
-def _print_vectors(outputs: NDArray[Any], as_json: bool) -> None:
+def print_vectors(outputs: NDArray[Any], as_json: bool) -> None:
     for row in outputs.astype(np.float32):
         click.echo(json.dumps(row.tolist()) if as_json else "\t".join(f"{number:.9g}" for number in row))

@@ -14,6 +14,7 @@ from vkcat.errors import ModelError, mismatch
 MOST_CHOSEN = 16
 WIDEST_HEAD = 1024
 WIDEST_EXPERT = 2048
+REVERSE = "_reverse"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,6 +28,11 @@ class GruBlock:
     hidden: int = size()
     reset: str = choice("after", "before", default="after")
     direction: str = choice("forward", "reverse", "both", default="forward")
+
+    @property
+    def suffixes(self) -> tuple[str, ...]:
+        """Of the names of its weights, one a direction, as torch has them."""
+        return {"forward": ("",), "reverse": (REVERSE,), "both": ("", REVERSE)}[self.direction]
 
 
 @dataclass(frozen=True, kw_only=True)

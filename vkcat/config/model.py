@@ -95,6 +95,8 @@ def _check_transducer(config: TransducerConfig, fields: Fields) -> None:
         others = [block.kind for block in stack.blocks if not isinstance(block, GruBlock)]
         if others:
             raise ModelError(mismatch(f"{where}.blocks", "gru blocks alone", others[0]))
+        if not stack.streams:
+            raise ModelError(mismatch(f"{where}.blocks", "the direction forward in an encoder-decoder", "another"))
     if not isinstance(config.decoder.output, TokenOutput):
         raise ModelError(mismatch(fields.where("decoder.output.kind"), "'token'", "'continuous'"))
     for key in ("start", "end"):

@@ -126,7 +126,7 @@ class Stack:
         width = self.width
         for block in self.blocks:
             if isinstance(block, GruBlock):
-                width = block.hidden * (2 if block.direction == "both" else 1)
+                width = block.hidden * len(block.suffixes)
         return width
 
 
@@ -238,6 +238,8 @@ def _check(stack: Stack, fields: Fields) -> None:
     ):
         where = fields.where("blocks")
         raise ModelError(mismatch(where, "gru blocks, plain depth and no norm with another direction", "others"))
+    if not stack.streams and (stack.patches is not None or None not in (stack.input, stack.features)):
+        raise ModelError(mismatch(fields.path, "input or features alone with another direction", "several, or patches"))
     if stack.features is not None and not stack.features.projection and stack.features.size != stack.width:
         where = f"{fields.where('features')}.size"
         raise ModelError(mismatch(where, f"{stack.width}, the width, without projection", stack.features.size))

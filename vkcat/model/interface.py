@@ -28,7 +28,7 @@ class Model:
     shared: Shared
     mode: Tensor
     feeds: Mapping[str, tuple[Tensor, ...]]
-    results: Mapping[str, Tensor]
+    results: Mapping[str, tuple[Tensor, ...]]
     limits: Mapping[Tensor, int]
     starts: tuple[Tensor, ...]
 

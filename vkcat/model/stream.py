@@ -140,7 +140,9 @@ def build_stream(config: StreamConfig, batch: int = 1) -> StreamModel:
     Raises `InputError` unless there is at least one, `ModelError` when a block does not read forward.
     """
     if not config.stack.streams:
-        raise ModelError(mismatch(f"{config.name}: blocks", "forward ones in a stream", "another direction"))
+        raise ModelError(
+            mismatch(f"{config.name}: blocks", "forward ones in a stream", "another direction", "see vkcat.load")
+        )
     builder = _Builder(config, batch)
     stack = config.stack
     logits = index = None
@@ -158,7 +160,7 @@ def build_stream(config: StreamConfig, batch: int = 1) -> StreamModel:
         shared=builder.shared,
         mode=builder.mode,
         feeds=builder.feeds,
-        results=builder.outputs if index is None else builder.outputs | {"generate": index},
+        results={name: (y,) for name, y in builder.outputs.items()} | ({} if index is None else {"generate": (index,)}),
         limits=builder.limits,
         starts=() if logits is None else (logits,),
         config=config,

@@ -113,7 +113,7 @@ class _Subject:
         for tensor in model.starts:
             executor.write(tensor, zeros[tensor])
         self._feeds = [(tensor, mode if tensor is model.mode else zeros[tensor]) for tensor in model.feeds[graph.name]]
-        self._result = model.results.get(graph.name)
+        self._results = model.results.get(graph.name, ())
 
     def _write_inputs(self) -> None:
         """What the host sets before each step: when a model reads its own tokens, nothing."""
@@ -121,8 +121,8 @@ class _Subject:
             self._executor.write(tensor, values)
 
     def _read_outputs(self) -> None:
-        if self._result is not None:
-            self._executor.read(self._result)
+        for tensor in self._results:
+            self._executor.read(tensor)
 
     def sample(self) -> None:
         """Time a step, and the kernels of one more after it."""

@@ -1,5 +1,6 @@
-"""Whole sequences on a device, for arrays without a model folder."""
+"""Whole sequences on a device: of arrays without a model folder, and of models that need them."""
 
 from vkcat.sequences.gru import GruOutput, gru
+from vkcat.sequences.model import Sequences
 
-__all__ = ["GruOutput", "gru"]
+__all__ = ["GruOutput", "Sequences", "gru"]

@@ -48,14 +48,15 @@ def float32(name: str, value: ArrayLike) -> Array:
     return array.astype(np.float32)
 
 
-def step_counts(lengths: ArrayLike | None, steps: int, batch: int) -> Array:
+def step_counts(subject: str, lengths: ArrayLike | None, steps: int, batch: int) -> Array:
+    """Steps of each sequence (B). `subject` begins the errors, `ShapeError` and `InputError`."""
     if lengths is None:
         return np.full(batch, steps)
     array = np.asarray(lengths)
     if array.shape != (batch,) or array.dtype.kind not in "iu":
-        raise ShapeError(mismatch("gru: lengths", f"integers ({batch},)", f"{array.dtype} {array.shape}"))
+        raise ShapeError(mismatch(f"{subject}: lengths", f"integers ({batch},)", f"{array.dtype} {array.shape}"))
     if array.min() < 0 or array.max() > steps:
-        raise InputError(mismatch("gru: lengths", f"0 to {steps}", array.tolist()))
+        raise InputError(mismatch(f"{subject}: lengths", f"0 to {steps}", array.tolist()))
     return array.astype(np.int64)
 
 

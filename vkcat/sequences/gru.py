@@ -96,7 +96,7 @@ def gru(
     unbatched = sequence.ndim == 2
     if unbatched:
         sequence = sequence[:, None]
-    ends = step_counts(lengths, *sequence.shape[:2])
+    ends = step_counts("gru", lengths, *sequence.shape[:2])
     layers = [cells[at : at + len(reversals)] for at in range(0, len(cells), len(reversals))]
     states = initial_states(h0, cells, sequence.shape[1], swap=onnx and batch_first, unbatched=unbatched)
     y, h = run_layers(sequence, layers, states, ends, reversals, reset, Runner("gru", device, backend, schedule))

@@ -12,18 +12,11 @@ from vkcat.blocks import GruWeights
 from vkcat.blocks import gru as gru_block
 from vkcat.errors import ShapeError, mismatch
 from vkcat.graph import Graph, Role, Tensor
-from vkcat.ops.gates import HOLD, STEP
 from vkcat.runner import Runner
 from vkcat.sequences.conventions import Cell
+from vkcat.sequences.steps import step_modes, step_through, within_lengths
 
 Array = NDArray[Any]
-
-
-def _within_lengths(array: Array, lengths: Array) -> Array:
-    """Reverse each sequence inside its own length: (T, B, ...) by `lengths` (B). It is its own inverse."""
-    t = np.arange(len(array))[:, None]
-    source = np.where(t < lengths, lengths - 1 - t, t)
-    return np.asarray(array[source, np.arange(array.shape[1])])
 
 
 def run_layers(
@@ -45,12 +38,12 @@ def run_layers(
     at = 0
     for stage in together:
         count = sum(len(layer) for layer in stage)
-        given = [_within_lengths(x, lengths) if reverse else x for reverse in reversals]
+        given = [within_lengths(x, lengths) if reverse else x for reverse in reversals]
         streams, final = _stage(given, stage, states[at : at + count], lengths, reset, runner)
         last += final
         at += count
         x = np.concatenate(
-            [_within_lengths(y, lengths) if reverse else y for y, reverse in zip(streams, reversals, strict=True)],
+            [within_lengths(y, lengths) if reverse else y for y, reverse in zip(streams, reversals, strict=True)],
             axis=2,
         )
     return x, np.stack(last)
@@ -86,14 +79,8 @@ def _stage(
     try:
         for tensor, array in values.items():
             run.write(tensor, array)
-        out = [np.zeros((steps, batch, stream.shape[1]), np.float32) for stream in streams]
-        for t in range(steps):
-            for tensor, x in zip(inputs, given, strict=True):
-                run.write(tensor, x[t])
-            run.write(mode, np.where(t < lengths, STEP, HOLD).astype(np.uint32))
-            run.step("gru")
-            for y, stream in zip(out, streams, strict=True):
-                y[t] = np.where((t < lengths)[:, None], run.read(stream), 0)
+        modes = step_modes(lengths, steps)
+        out = step_through(run, graph.name, inputs, streams, given, mode, modes, np.float32)
         return out, [run.read(end).astype(np.float32) for end in ends]
     finally:
         run.close()

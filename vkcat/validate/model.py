@@ -53,13 +53,16 @@ def validate_model(
             if tensor.dtype == "float32":
                 reference.write(tensor, np.full(tensor.shape, np.nan))
         steps = 0
+        begun: set[Tensor] = set()
         for graph in graphs:
+            kept = set(model.shared.kept.values()) & set(graph.tensors())
             for tensor in model.starts:
                 _write(executor, reference, tensor, _drawn(model, tensor, rng))
             for _ in range(STEPS):
                 inputs = {tensor: _drawn(model, tensor, rng) for tensor in _inputs(graph)}
-                if steps == 0:
+                if kept - begun:
                     inputs[model.mode] = np.full(model.batch, RESTART, np.uint32)
+                begun |= kept
                 yield from _step(executor, reference, graph, steps, inputs)
                 _agree(executor, reference, model)
                 steps += 1
