@@ -1,7 +1,7 @@
 """Ops against torch and transformers, stepped through a sequence and compared with the oracle's way over the whole.
 
-RMSNorm; a ring with band-masked attention; the delta memory with transformers' chunked Kimi delta attention; routed
-experts with its Mixtral (softmax) and Kimi Linear (biased sigmoid) blocks.
+RMSNorm; patches with a convolution; a gated MLP; a ring with band-masked attention; the delta memory with transformers'
+chunked Kimi delta attention; routed experts with its Mixtral (softmax) and Kimi Linear (biased sigmoid) blocks.
 """
 
 from __future__ import annotations
@@ -14,28 +14,35 @@ import pytest
 from conftest import ROOT
 from torch_cases import (
     DELTA_CASES,
+    MLP_SHAPES,
     MOE_CASES,
     NORM_SHAPES,
+    PATCH_CASES,
     RING_CASES,
     DeltaCase,
     MoeCase,
+    PatchCase,
     RingCase,
     delta_arrays,
+    mlp_arrays,
     moe_arrays,
     norm_arrays,
+    patch_arrays,
     ring_arrays,
 )
 
+from vkcat.config import PatchesInput
 from vkcat.device.interface import Device
 from vkcat.executor import Executor, Steps
 from vkcat.graph import Graph, Role, Tensor
+from vkcat.images import cut
 from vkcat.ops.gates import HOLD, RESTART, STEP
 from vkcat.reference import ReferenceExecutor
 
 
-@lru_cache(maxsize=1)
-def _golden() -> dict[str, np.ndarray[Any, Any]]:
-    with np.load(ROOT / "tests" / "golden" / "torch_ops.npz") as file:
+@lru_cache(maxsize=None)
+def _golden(name: str = "torch_ops") -> dict[str, np.ndarray[Any, Any]]:
+    with np.load(ROOT / "tests" / "golden" / f"{name}.npz") as file:
         return {name: file[name] for name in file.files}
 
 
@@ -228,3 +235,45 @@ def test_routed_experts(device: Device, case: MoeCase) -> None:
 @pytest.mark.parametrize("case", MOE_CASES, ids=lambda case: case.name)
 def test_routed_experts_in_the_reference(case: MoeCase) -> None:
     assert np.abs(_moe(lambda graph: ReferenceExecutor([graph]), case) - _golden()[case.name]).max() < 1e-5
+
+
+@pytest.mark.parametrize("case", PATCH_CASES, ids=lambda case: case.name)
+def test_patches(device: Device, case: PatchCase) -> None:
+    """Through `cut` as a session does it, every patch in its turn."""
+    given, count = patch_arrays(case), case.rows * case.columns
+    read = PatchesInput(rows=case.rows, columns=case.columns, side=case.side, channels=case.channels)
+    arrays = {
+        "patches": cut(given["image"], read, 1),
+        "position": np.zeros(1, np.uint32),
+        "w": given["w"].reshape(case.width, -1),
+        "bias": given["bias"],
+        "places": given["places"],
+    }
+    graph = Graph("patches")
+    tensors = {name: Tensor(name, array.shape, array.dtype.name, Role.INPUT) for name, array in arrays.items()}
+    (y,) = graph.add("patch_embedding", "patches", **tensors)
+    graph.output(y)
+    executor = Executor(device, [graph])
+    for name, tensor in tensors.items():
+        executor.write(tensor, arrays[name])
+    for position in range(count):
+        executor.write(tensors["position"], np.full(1, position, np.uint32))
+        executor.step("patches")
+        assert np.abs(executor.read(y)[0] - _golden("torch_layers")[case.name][position]).max() < 1e-5
+    executor.close()
+
+
+@pytest.mark.parametrize("shape", MLP_SHAPES, ids=str)
+def test_mlp(device: Device, shape: tuple[int, int, int]) -> None:
+    arrays = mlp_arrays(shape) | {"bias": np.zeros(shape[1], np.float32)}
+    graph = Graph("mlp")
+    tensors = {name: Tensor(name, array.shape, "float32", Role.INPUT) for name, array in arrays.items()}
+    (hidden,) = graph.add("mlp", "mlp", {"situ": 0.0}, x=tensors["x"], w_in=tensors["w_in"])
+    (y,) = graph.add("linear", "out", x=hidden, w=tensors["w_out"], bias=tensors["bias"])
+    graph.output(y)
+    executor = Executor(device, [graph])
+    for name, tensor in tensors.items():
+        executor.write(tensor, arrays[name])
+    executor.step("mlp")
+    assert np.abs(executor.read(y) - _golden("torch_layers")[f"mlp-{'-'.join(map(str, shape))}"]).max() < 1e-5
+    executor.close()

@@ -258,3 +258,45 @@ def import_input(case: ImportCase) -> NDArray[np.int64] | NDArray[np.float32]:
     if case.symbols:
         return rng.randint(0, case.symbols, (case.batch, case.steps)).astype(np.int64)
     return rng.uniform(-2, 2, (case.batch, case.steps, case.inputs)).astype(np.float32)
+
+
+@dataclass(frozen=True)
+class PatchCase:
+    """An image of R by C patches of S by S pixels of N channels, for D channels of the stream."""
+
+    rows: int
+    columns: int
+    side: int
+    channels: int
+    width: int
+
+    @property
+    def name(self) -> str:
+        return f"patches-R{self.rows}-C{self.columns}-S{self.side}-N{self.channels}-D{self.width}"
+
+
+PATCH_CASES = (PatchCase(1, 1, 1, 1, 1), PatchCase(2, 3, 3, 1, 63), PatchCase(3, 2, 4, 3, 100))
+
+
+def patch_arrays(case: PatchCase) -> dict[str, NDArray[np.float32]]:
+    """image (R S, C S, N), w (D, S, S, N), bias (D), places (R C, D)."""
+    rng = np.random.RandomState(case.width)
+    shapes = {
+        "image": (case.rows * case.side, case.columns * case.side, case.channels),
+        "w": (case.width, case.side, case.side, case.channels),
+        "bias": (case.width,),
+        "places": (case.rows * case.columns, case.width),
+    }
+    return {name: rng.standard_normal(shape).astype(np.float32) for name, shape in shapes.items()}
+
+
+MLP_SHAPES = ((1, 1, 1), (3, 63, 100), (5, 100, 257))
+
+
+def mlp_arrays(shape: tuple[int, int, int]) -> dict[str, NDArray[np.float32]]:
+    """x (B, D), w_in (2M, D): gate, then up; w_out (D, M)."""
+    B, D, M = shape
+    rng = np.random.RandomState(B * 1000 + D)
+    shapes = {"x": (B, D), "w_in": (2 * M, D), "w_out": (D, M)}
+    scales = {"x": 1.0, "w_in": D**-0.5, "w_out": M**-0.5}
+    return {name: (scales[name] * rng.standard_normal(size)).astype(np.float32) for name, size in shapes.items()}
