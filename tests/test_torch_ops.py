@@ -277,3 +277,31 @@ def test_mlp(device: Device, shape: tuple[int, int, int]) -> None:
     executor.step("mlp")
     assert np.abs(executor.read(y) - _golden("torch_layers")[f"mlp-{'-'.join(map(str, shape))}"]).max() < 1e-5
     executor.close()
+
+
+@pytest.mark.parametrize("bounded", [0.0, 1.0], ids=["softplus", "bounded"])
+def test_a_delta_memory_that_is_given_nothing_never_grows(vulkan_device: Device, bounded: float) -> None:
+    """|k| <= 1, 0 < b < 1 and exp g < 1 keep the transition's spectral norm within 1, whatever its inputs are."""
+    rng, (B, N, K, V) = np.random.default_rng(3), (4, 2, 9, 5)
+    graph = Graph("decay")
+    widths = {"q": N * K, "k": N * K, "z": N * K, "v": N * V, "beta": N}
+    inputs = {name: Tensor(name, (B, width), "float32", Role.INPUT) for name, width in widths.items()}
+    a, mode = Tensor("a", (N,), "float32", Role.WEIGHT), Tensor("mode", (B,), "uint32", Role.INPUT)
+    memory = Tensor("memory", (B, N * K, V), "float32", Role.MEMORY)
+    graph.add("delta_memory", "memory", {"bounded": bounded}, **inputs, a=a, mode=mode, memory=memory)
+    executor = Executor(vulkan_device, [graph])
+    executor.write(a, np.array([-6, 3], np.float32))
+    executor.write(mode, np.full(B, STEP, np.uint32))
+    executor.write(memory, rng.standard_normal((B, N * K, V)).astype(np.float32))
+    heads = executor.read_state(memory).reshape(B, N, K, V)
+    before = np.linalg.norm(heads, 2, axis=(2, 3))
+    for scale in (0.01, 1, 1, 30, 1000):
+        for name, tensor in inputs.items():
+            values = scale * rng.standard_normal(tensor.shape)
+            executor.write(tensor, np.zeros(tensor.shape, np.float32) if name == "v" else values.astype(np.float32))
+        executor.step("decay")
+        after = np.linalg.norm(executor.read_state(memory).reshape(B, N, K, V), 2, axis=(2, 3))
+        assert (after <= before * (1 + 1e-5)).all()
+        before = after
+    assert (before > 0).any()
+    executor.close()
