@@ -85,6 +85,8 @@ MUTANTS = [
     ("moe_combine", "last_choice_dropped", "s < S; ++s) sum", "s + 1u < max(S, 2u); ++s) sum"),
     ("moe_capacity", "one_too_many", "float(taken) < capacity", "float(taken) <= capacity"),
     ("moe_capacity", "later_tokens_first", "other < b; ++other", "other + b < B; ++other"),
+    ("moe_capacity", "held_ones_take_room", "if (mode[other] == HOLD) continue;", ""),
+    ("moe_capacity", "held_ones_are_dropped", "mode[b] == HOLD || ", ""),
     ("moe_capacity", "not_counted", "lost += fits ? 0u : 1u", "lost += 0u"),
     ("mlp", "swapped_halves", "gated(sum4(gate[t]), sum4(up[t]),", "gated(sum4(up[t]), sum4(gate[t]),"),
     ("mlp", "missing_tail", "if (tail > 0u) {", "if (false) {"),

@@ -9,13 +9,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
 from stream_models import ALL, CONFIGS, DELTA, EXPERTS, GRU, RING, config, stored
 
 import vkcat
 from vkcat.config import StreamConfig
 from vkcat.device.interface import Device
-from vkcat.errors import InputError, ModelError
+from vkcat.errors import DeviceError, InputError, ModelError
 from vkcat.images import cut
 from vkcat.kernel import PRECISIONS, ROUNDED
 from vkcat.model import build
@@ -294,15 +295,22 @@ def test_counters_pass_the_ends_of_their_integers(vulkan_device: Device, tmp_pat
         session = vkcat.Session(made, device=device)
         session.prefill(list(b"abc"))
         session.save_state(tmp_path / "state")
-        state = load_file(tmp_path / "state")
-        state["drawn"][:] = drawn
-        save_file(state, tmp_path / "state", metadata={"format": "vkcat-state/1"})
+        _change(tmp_path / "state", lambda state: state["drawn"].fill(drawn))
         session.load_state(tmp_path / "state")
         tokens.append(session.generate(6, **SAMPLING).tolist())
         session.save_state(tmp_path / "state")
         assert load_file(tmp_path / "state")["drawn"].tolist() == [(drawn + 6) % (1 << 32)]
         session.close()
     assert tokens[0] == tokens[1]
+
+
+def _change(path: Path, change: Any) -> None:
+    """Change the tensors of a saved state, and keep what it says of itself."""
+    with safe_open(path, framework="numpy") as file:
+        metadata = file.metadata()
+    state = load_file(path)
+    change(state)
+    save_file(state, path, metadata=metadata)
 
 
 def _resident() -> int:
@@ -334,9 +342,7 @@ def test_100000_steps_stay_flat_and_finite(lavapipe: Device) -> None:
 def _broken(change: Any) -> Any:
     def run(tmp_path: Path, session: vkcat.Session) -> None:
         session.save_state(tmp_path / "state")
-        state = load_file(tmp_path / "state")
-        change(state)
-        save_file(state, tmp_path / "state", metadata={"format": "vkcat-state/1"})
+        _change(tmp_path / "state", change)
         session.load_state(tmp_path / "state")
 
     return run
@@ -345,7 +351,15 @@ def _broken(change: Any) -> Any:
 @pytest.mark.parametrize(
     ("use", "message"),
     [
-        (lambda _, s: s.prefill([[1]]), "tokens: expected 2 sequences, got 1"),
+        (lambda _, s: s.prefill([[1]]), "tokens: expected 2 sequences of ids, got 1"),
+        (lambda _, s: s.prefill("ab"), "tokens: expected 2 sequences of ids, got str"),
+        (lambda _, s: s.prefill([[1.7], [2.2]]), "tokens: expected integers, got an array of float64"),
+        (lambda _, s: s.prefill([["a"], ["b"]]), "tokens: expected integers, got an array of <U1"),
+        (lambda _, s: s.step([1.5, 2]), "step: tokens: expected integers, got an array of float64"),
+        (lambda _, s: s.reset([0.5]), "reset: expected integers, got an array of float64"),
+        (lambda _, s: s.prefill([[1], [2]]) is None or s.generate(2.5), "count: expected an integer, got 2.5"),
+        (lambda _, s: s.prefill([[1], [2]]) is None or s.generate(1, top_k=2.5), "top_k: expected an integer"),
+        (lambda _, s: s.prefill([[1], [2]]) is None or s.generate(1, temperature=1e-39), "0, or 0.0001 to 10000"),
         (lambda _, s: s.prefill([[1], [256]]), "tokens: expected 0 to 255, got 256"),
         (lambda _, s: s.prefill([[1], [-1]]), "tokens: expected 0 to 255, got -1"),
         (lambda _, s: s.step([1, 2, 3]), r"step: tokens: expected \(2,\), got \(3,\)"),
@@ -358,8 +372,9 @@ def _broken(change: Any) -> Any:
         (lambda _, s: s.reset(2), r"reset: expected streams 0 to 1, got \[2\]"),
         (lambda p, s: s.load_state(p / "none"), "none: expected a saved state, got no such file"),
         (lambda p, s: s.save_state(p / "no" / "folder"), "folder: expected a file that can be written"),
-        (_broken(lambda state: state.pop("drawn")), "another model?"),
+        (_broken(lambda state: state.pop("drawn")), "state: expected the state of"),
         (_broken(lambda state: state.update(drawn=np.zeros(3, np.uint32))), r"drawn: expected \(2,\), got \(3,\)"),
+        (_broken(lambda state: state.update(drawn=np.ones(2, np.float32))), "drawn: expected dtype U32, got F32"),
     ],
 )
 def test_mistakes_are_named(lavapipe: Device, tmp_path: Path, use: Any, message: str) -> None:
@@ -383,3 +398,95 @@ def test_another_file_is_no_state(lavapipe: Device, tmp_path: Path) -> None:
 def test_an_encoder_decoder_is_no_session(g2p: Path) -> None:
     with pytest.raises(ModelError, match="session: expected a model of one stream, got an encoder-decoder; see vkcat"):
         vkcat.Session(g2p, device="reference")
+
+
+def test_a_state_of_another_model_is_refused(tmp_path: Path) -> None:
+    one, other = (vkcat.Session(stored(CONFIGS["gru"], seed), device="reference") for seed in (1, 2))
+    one.prefill([1])
+    one.save_state(tmp_path / "state")
+    with pytest.raises(InputError, match="model: expected small .*, got small .*; another model's state"):
+        other.load_state(tmp_path / "state")
+
+
+def test_a_state_goes_through_a_link(tmp_path: Path) -> None:
+    session = vkcat.Session(stored(CONFIGS["gru"]), device="reference")
+    session.prefill([1])
+    (tmp_path / "link").symlink_to(tmp_path / "state")
+    session.save_state(tmp_path / "link")
+    assert (tmp_path / "link").is_symlink()
+    session.load_state(tmp_path / "state")
+
+
+@pytest.mark.parametrize("between", ["prefill", "read_image", "read_features", "load_state", "reset"])
+def test_a_generator_goes_on_after_other_steps(vulkan_device: Device, tmp_path: Path, between: str) -> None:
+    """What a paused generator draws follows from the session as it is then."""
+    made = stored(ALL)
+
+    def use(session: vkcat.Session) -> None:
+        if between == "prefill":
+            session.prefill(list(b"!?"))
+        elif between == "read_image":
+            session.read_image(np.ones((6, 9)))
+        elif between == "read_features":
+            session.read_features(np.ones((3, 5)))
+        elif between == "load_state":
+            session.load_state(tmp_path / f"state-{id(session)}")
+        else:
+            session.reset()
+            session.prefill([7])
+
+    drawn = []
+    for whole in (False, True):
+        session = vkcat.Session(made, device=vulkan_device)
+        session.prefill(list(b"hello"))
+        session.save_state(tmp_path / f"state-{id(session)}")
+        tokens = session.tokens(6, **SAMPLING)
+        first = [int(next(tokens)[0]) for _ in range(3)]
+        use(session)
+        rest = session.generate(3, **SAMPLING)[0].tolist() if whole else [int(token[0]) for token in tokens]
+        drawn.append(first + rest)
+        session.close()
+    assert drawn[0] == drawn[1]
+
+
+def test_generators_keep_their_own_options(vulkan_device: Device) -> None:
+    session = vkcat.Session(stored(CONFIGS["gru"]), device=vulkan_device)
+    reference = vkcat.Session(stored(CONFIGS["gru"]), device="reference")
+    for one in (session, reference):
+        one.prefill([1])
+    greedy = session.tokens(6)
+    got = [int(next(greedy)[0])]
+    wild = session.tokens(3, temperature=5.0, seed=1)
+    got += [int(next(greedy)[0]), int(next(wild)[0]), int(next(greedy)[0])]
+    expected = [
+        *reference.generate(2)[0],
+        *reference.generate(1, temperature=5.0, seed=1)[0],
+        *reference.generate(1)[0],
+    ]
+    assert got == expected
+    session.reset()
+    with pytest.raises(InputError, match="expected a prefix"):
+        next(greedy)
+    session.close()
+
+
+def test_held_streams_take_no_room_from_others(vulkan_device: Device) -> None:
+    """Experts with a capacity: what a stream that is not going on read before does not matter."""
+    made = stored(config([GRU, {**EXPERTS, "capacity": 1.0, "chosen": 1}]))
+    session = vkcat.Session(made, batch=2, device=vulkan_device)
+    outputs = set()
+    for past in range(6):
+        session.reset()
+        session.prefill([[past] * 4, [1]])
+        session.reset()
+        outputs.add(session.prefill([[], [2, 3, 4, 5]])[1].tobytes())
+    assert len(outputs) == 1
+    session.close()
+
+
+def test_use_after_close_says_so(lavapipe: Device) -> None:
+    for device in (lavapipe, "reference"):
+        session = vkcat.Session(stored(CONFIGS["gru"]), device=device)
+        session.close()
+        with pytest.raises(DeviceError, match="executor: expected one that is open"):
+            session.prefill([1])

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +13,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 from PIL import Image
-from stream_models import ALL, CONFIGS, GRU, config, stored
+from stream_models import ALL, CONFIGS, EXPERTS, GRU, config, stored
 
 import vkcat
 from vkcat import presets
@@ -158,7 +161,9 @@ def test_generation_stops_at_the_end_symbol(tmp_path: Path) -> None:
         (("--image", "none.png"), "none.png: expected an image"),
         (("--image", "none.npy"), "none.npy: expected an .npy file of numbers"),
         (("--prompt", "a", "--top-k", "300"), "top_k: expected 0 to 256, got 300"),
-        (("--prompt", "a", "--state", "no/such/folder"), "expected a file that can be written"),
+        (("--prompt", "a", "--state", "no/such/folder"), "expected a file that can be written, got no such folder"),
+        (("--prompt", "a", "--telemetry", "no/such/folder"), "expected a file that can be written, got no such folder"),
+        (("--prompt", "a", "--temperature", "1e-9"), "temperature: expected 0, or 0.0001 to 10000"),
     ],
 )
 def test_mistakes(model: Path, options: tuple[str, ...], message: str) -> None:
@@ -175,7 +180,12 @@ def test_mistakes_with_words(g2p: Path) -> None:
 
 def test_files_that_are_no_arrays(model: Path, tmp_path: Path) -> None:
     path = tmp_path / "x.npy"
-    for content in (b"", b"\x93NUMPY", b"PK\x03\x04"):
+    header = b"\x93NUMPY\x01\x00\x76\x00"
+    shapes = ("(10**12,)", "(999999999999,)", "(99999999999999999999,)", "(4,", "{")
+    broken = [
+        header + f"{{'descr': '<f4', 'fortran_order': False, 'shape': {s}}}".ljust(117).encode() + b"\n" for s in shapes
+    ]
+    for content in (b"", b"\x93NUMPY", b"PK\x03\x04", header + b"{".ljust(118), *broken):
         path.write_bytes(content)
         result = _run("run", str(model), "--features", str(path), *REFERENCE)
         assert "x.npy: expected an .npy file of numbers" in str(result.exception)
@@ -213,8 +223,14 @@ def test_profile_of_a_graph_that_is_not_there(model: Path) -> None:
             "a divisor of 3 heads",
         ),
         ([{"kind": "mlp", "hidden": 1, "activation": "relu"}], {}, "expected 'silu' or 'situ', got 'relu'"),
-        ([GRU], {"norm": {"kind": "rms", "eps": 0}}, "eps: expected a number of at least 1e-12, got 0"),
-        ([GRU], {"norm": {"kind": "rms", "eps": True}}, "eps: expected a number of at least 1e-12, got true"),
+        ([GRU], {"norm": {"kind": "rms", "eps": 0}}, "eps: expected a number from 1e-12 to 1, got 0"),
+        ([GRU], {"norm": {"kind": "rms", "eps": True}}, "eps: expected a number from 1e-12 to 1, got true"),
+        ([{**EXPERTS, "capacity": 10**400}], {}, "capacity: expected a number from 0 to 1e+06, got 1000"),
+        ([GRU], {"depth": {}}, "depth.kind: expected a value of type str, got no such key"),
+        ([GRU], {"norm": False}, "norm: expected an object, got false"),
+        ([GRU], {"name": "a\nb"}, "name: expected printable characters, got 'a\\nb'"),
+        ([GRU], {"name": "\ud800"}, "name: expected printable characters"),
+        ([GRU] * 300, {"depth": "attnres"}, "depth.block: expected one that leaves at most 255 sources of 300 blocks"),
         ([GRU], {"input": None}, "input: expected an input, patches or features, got none of them"),
         ([GRU], {"depth": "deep"}, "depth.kind: expected 'plain' or 'residual' or 'dwa' or 'attnres', got 'deep'"),
         ([GRU], {"input": {"kind": "embedding", "symbols": 0}}, "symbols: expected 1 to 16777216, got 0"),
@@ -227,3 +243,37 @@ def test_configurations_that_do_not_go_together(blocks: Any, more: Any, message:
     with pytest.raises(VkcatError) as caught:
         config(blocks, **{"depth": "residual"} | more)
     assert message in str(caught.value)
+
+
+def test_a_name_with_brackets_is_shown_as_it_is(tmp_path: Path) -> None:
+    made = config([GRU], name="[red]a[/x]")
+    save_model(tmp_path / "m", made, stored(made).weights)
+    assert "[red]a[/x]: " in _output("show", str(tmp_path / "m"))
+
+
+def test_a_message_is_one_line_whatever_names_hold(tmp_path: Path) -> None:
+    (tmp_path / "a\nb").mkdir()
+    done = subprocess.run(
+        [sys.executable, "-m", "vkcat", "show", str(tmp_path / "a\nb")], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2
+    assert done.stderr.count("\n") == 1
+    assert "a\\nb" in done.stderr
+
+
+def test_telemetry_into_a_pipe(model: Path, tmp_path: Path) -> None:
+    """What is no regular file is written to, not replaced."""
+    os.mkfifo(tmp_path / "pipe")
+    command = [sys.executable, "-m", "vkcat", "run", str(model), "--prompt", "a", "--tokens", "2", *REFERENCE]
+    process = subprocess.Popen([*command, "--telemetry", str(tmp_path / "pipe")], stdout=subprocess.DEVNULL)
+    assert len((tmp_path / "pipe").read_text().splitlines()) == 3
+    assert process.wait(60) == 0
+    assert (tmp_path / "pipe").is_fifo()
+
+
+def test_tokens_in_vectors_out(tmp_path: Path) -> None:
+    made = config([GRU], "plain", output={"kind": "continuous", "size": 3})
+    save_model(tmp_path / "m", made, stored(made).weights)
+    line = _output("run", str(tmp_path / "m"), "--prompt", "ab", *REFERENCE)
+    expected = vkcat.Session(tmp_path / "m", device="reference").prefill(list(b"ab"))[0]
+    assert np.allclose([float(number) for number in line.split("\t")], expected, rtol=1e-6)

@@ -21,7 +21,7 @@ SHADERS = sorted(f"{path.stem}{suffix}" for path in SOURCES.glob("*.comp") for s
 # From the ground up; a module may import from its own layer and those before it.
 LAYERS = [
     ["errors", "glsl"],
-    ["spirv", "files", "config"],
+    ["spirv", "files", "arrays", "config"],
     ["shader"],
     ["kernel", "device"],
     ["ops"],

@@ -81,17 +81,18 @@ class Node:
 
     @property
     def moved(self) -> dict[str, int]:
-        """Elements of each binding that the kernel reads or writes at most, each counted once."""
-        whole = {binding: int(np.prod(tensor.shape)) for binding, tensor in self.tensors.items()}
-        parts = self.kernel.moved(self.sizes)
-        return {binding: min(count, parts.get(binding, count)) for binding, count in whole.items()}
+        """Elements of each binding that go between memory and the kernel at most; what is updated goes both ways."""
+        parts = self.kernel.moved(self.sizes, self.attributes)
+        found = {}
+        for binding, tensor in self.tensors.items():
+            whole = int(np.prod(tensor.shape)) * (2 if binding in self.kernel.updates else 1)
+            found[binding] = min(whole, parts.get(binding, whole))
+        return found
 
     @property
     def bytes_moved(self) -> int:
-        """Bytes between memory and the kernel at most: what is updated in place goes both ways."""
-        sizes = {binding: np.dtype(tensor.dtype).itemsize for binding, tensor in self.tensors.items()}
-        twice = self.kernel.updates
-        return sum(sizes[name] * count * (2 if name in twice else 1) for name, count in self.moved.items())
+        """Bytes between memory and the kernel at most."""
+        return sum(np.dtype(self.tensors[name].dtype).itemsize * count for name, count in self.moved.items())
 
 
 @dataclass(eq=False)

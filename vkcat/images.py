@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from tokenize import TokenError
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from vkcat.arrays import float32, numbers
 from vkcat.config import PatchesInput
 from vkcat.errors import InputError, mismatch
 
@@ -20,26 +22,26 @@ def cut(image: Array, read: PatchesInput, batch: int) -> NDArray[np.float32]:
     One channel may be left out. Integers of 8 bits become fractions of 255. Raises `InputError`.
     """
     height, width = read.rows * read.side, read.columns * read.side
-    pixels = np.asarray(image)
+    pixels = numbers("image", image, "iuf")
     scale = 1 / 255 if pixels.dtype == np.uint8 else 1.0
     if read.channels == 1 and pixels.shape[-2:] == (height, width):
         pixels = pixels[..., None]
     if pixels.ndim == 3:
         pixels = np.broadcast_to(pixels, (batch, *pixels.shape))
-    if pixels.shape != (batch, height, width, read.channels) or pixels.dtype.kind not in "iuf":
+    if pixels.shape != (batch, height, width, read.channels):
         expected = f"({height}, {width}, {read.channels}) numbers, or {batch} of them"
         raise InputError(mismatch("image", expected, f"{np.shape(image)} of {np.asarray(image).dtype}"))
     split = pixels.reshape(batch, read.rows, read.side, read.columns, read.side, read.channels)
     patches = split.transpose(0, 1, 3, 2, 4, 5).reshape(batch, read.count, read.pixels)
-    return np.ascontiguousarray(scale * patches.astype(np.float32), np.float32)
+    return np.ascontiguousarray(scale * float32("image", patches), np.float32)
 
 
 def load_numbers(path: Path) -> Array:
     """The array of an `.npy` file. Raises `InputError`; never unpickles."""
     try:
-        with path.open("rb") as file:
-            array = np.lib.format.read_array(file, allow_pickle=False)  # type: ignore[no-untyped-call]
-    except (OSError, ValueError, EOFError) as error:
+        # Mapped, so that a size that the header claims and the file has not is found before memory is asked for it.
+        array = np.array(np.lib.format.open_memmap(path, mode="r"))  # type: ignore[no-untyped-call]
+    except (OSError, ValueError, EOFError, OverflowError, SyntaxError, TokenError) as error:
         raise InputError(mismatch(str(path), "an .npy file of numbers", str(error))) from error
     if array.dtype.kind not in "iuf":
         raise InputError(mismatch(str(path), "an .npy file of numbers", array.dtype))

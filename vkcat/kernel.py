@@ -80,7 +80,7 @@ class Kernel:
 
     `updates` are inputs that are changed in place: the reference returns them as they are after. `packed` are the
     matrices that may be float16. `moved` tells, of bindings that are not read or written as a whole, how many elements
-    are at most.
+    go either way at most.
     """
 
     name: str
@@ -95,7 +95,7 @@ class Kernel:
     attributes: tuple[str, ...] = ()
     updates: tuple[str, ...] = ()
     packed: tuple[str, ...] = ()
-    moved: Callable[[Sizes], Mapping[str, int]] = lambda sizes: {}
+    moved: Callable[[Sizes, Mapping[str, float]], Mapping[str, int]] = lambda sizes, attributes: {}
 
     @property
     def every_case(self) -> tuple[Case, ...]:

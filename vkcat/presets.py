@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from vkcat.arrays import whole
 from vkcat.config import ModelConfig, load_file, parse
 from vkcat.errors import InputError, mismatch
 from vkcat.model import build, initial_weights
@@ -27,13 +28,15 @@ def preset(name: str) -> ModelConfig:
     return load_file(_FOLDER / f"{name}.json")
 
 
-def initial_model(config: ModelConfig | Mapping[str, Any] | str, seed: int = 0) -> StoredModel:
+def initial_model(config: ModelConfig | Mapping[str, Any] | str | Path, seed: int = 0) -> StoredModel:
     """A model whose weights are drawn from `seed`, each as its block says.
 
     `config` may be what a `config.json` holds, or what `preset` takes. Raises `InputError` or `ModelError`.
     """
-    if isinstance(config, str):
-        config = preset(config)
+    if whole("seed", seed) < 0:
+        raise InputError(mismatch("seed", "at least 0", seed))
+    if isinstance(config, (str, Path)):
+        config = preset(str(config))
     elif isinstance(config, Mapping):
         config = parse(config, "configuration")
     return StoredModel(config, initial_weights(build(config), seed))

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from vkcat.errors import DeviceError, InputError, mismatch
 from vkcat.graph import Graph, Node, Role, Tensor
 from vkcat.kernel import ROUNDED
 
@@ -51,6 +52,7 @@ class ReferenceExecutor:
 
     def __init__(self, graphs: Sequence[Graph]) -> None:
         self._graphs = {graph.name: graph for graph in graphs}
+        self._closed = False
         self.values: dict[Tensor, Array] = {
             state: np.zeros(state.shape, np.float64 if state.dtype == "float32" else np.uint32)
             for graph in graphs
@@ -58,20 +60,31 @@ class ReferenceExecutor:
         }
 
     def write(self, tensor: Tensor, values: Array) -> None:
+        self._check_open()
+        if values.shape != tensor.shape:
+            raise InputError(mismatch(tensor.name, tensor.shape, values.shape))
         self.values[tensor] = widened(values)
 
     def step(self, graph: str) -> None:
         """Run the graph's nodes in order, then carry its states."""
+        self._check_open()
         for node in self._graphs[graph].nodes:
             self.values.update(run_node(node, self.values))
         carries = self._graphs[graph].carries
         self.values.update({state: self.values[new] for state, new in carries.items()})
 
     def read(self, tensor: Tensor) -> Array:
+        self._check_open()
         return self.values[tensor]
 
     def read_state(self, tensor: Tensor) -> Array:
+        self._check_open()
         return self.values[tensor]
 
     def close(self) -> None:
         self.values.clear()
+        self._closed = True
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise DeviceError(mismatch("executor", "one that is open", "one that has been closed"))

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vkcat import states
+from vkcat.arrays import float32, numbers, whole
 from vkcat.config import StreamConfig
 from vkcat.device.interface import Device
 from vkcat.errors import InputError, ModelError, mismatch
@@ -26,7 +27,7 @@ Tokens = Sequence[int] | Sequence[Sequence[int]] | Array
 
 
 class Session:
-    """`batch` streams of one model. They do not influence each other.
+    """`batch` streams of one model. They do not influence each other, unless experts have a capacity to share.
 
     `model` is a folder or what `read_model` made of it; `device`, `backend` and `schedule` are as for `vkcat.load`, or
     a `runner` stands for all three. `on_step` is given the telemetry of each step (see vkcat/telemetry.py), which only
@@ -48,6 +49,7 @@ class Session:
         stored = model if isinstance(model, StoredModel) else read_model(model)
         if not isinstance(stored.config, StreamConfig):
             raise ModelError(mismatch("session", "a model of one stream", "an encoder-decoder", "see vkcat.load"))
+        self._stored = stored
         self.model = build_stream(stored.config, batch)
         self.batch = batch
         self._on_step = on_step
@@ -59,6 +61,7 @@ class Session:
             self._steps.write(tensor, values)
         self._outputs: Array = np.zeros((batch, self.model.width), self._dtype)
         self._fresh = np.ones(batch, bool)
+        self._changes = 0
         self._mode: Array = np.full(batch, HOLD, np.uint32)
         self._steps.write(self.model.mode, self._mode)
         self._clear(np.ones(batch, bool))
@@ -81,7 +84,7 @@ class Session:
 
     def step(self, tokens: Sequence[int] | Array) -> Array:
         """Read one token a stream, (B). Returns the outputs (B, V). Raises `InputError`."""
-        ids = np.asarray(tokens)
+        ids = numbers("step: tokens", tokens, "iu")
         if ids.shape != (self.batch,):
             raise InputError(mismatch("step: tokens", (self.batch,), ids.shape))
         return self.prefill(ids[:, None])
@@ -106,7 +109,7 @@ class Session:
         read = self.model.config.stack.features
         if read is None:
             raise InputError(mismatch("features", "a model that reads features", self._kinds()))
-        given = np.asarray(features, np.float32)
+        given = float32("features", features)
         given = given[None] if given.ndim == 2 and self.batch == 1 else given
         if given.ndim != 3 or given.shape[0] != self.batch or given.shape[2] != read.size:
             raise InputError(mismatch("features", f"({self.batch}, T, {read.size})", given.shape))
@@ -131,27 +134,35 @@ class Session:
         logits = self.model.logits
         if logits is None:
             raise InputError(mismatch("generate", "a model that reads and gives tokens", self._kinds()))
-        if self._fresh.any():
-            stream = int(np.argmax(self._fresh))
-            raise InputError(mismatch(f"generate: stream {stream}", "a prefix to go on from", "none", "see prefill"))
-        for tensor, values in self._sampling(temperature, top_k, seed).items():
-            self._steps.write(tensor, values)
-        return self._drawn(logits, count)
+        self._check_begun()
+        return self._drawn(logits, whole("count", count), self._sampling(temperature, top_k, seed))
 
-    def _drawn(self, logits: Tensor, count: int) -> Iterator[Array]:
-        self._steps.write(logits, self._outputs)
+    def _drawn(self, logits: Tensor, count: int, sampling: Mapping[Tensor, Array]) -> Iterator[Array]:
         everyone = np.ones(self.batch, bool)
+        seen = -1
         for _ in range(count):
+            if self._changes != seen:
+                # The first token, or something else was done with the session since the last.
+                self._check_begun()
+                for tensor, values in {**sampling, logits: self._outputs}.items():
+                    self._steps.write(tensor, values)
             self._advance("generate", everyone)
+            seen = self._changes
             assert self.model.index is not None
             yield self._steps.read(self.model.index)
 
+    def _check_begun(self) -> None:
+        if self._fresh.any():
+            stream = int(np.argmax(self._fresh))
+            raise InputError(mismatch(f"generate: stream {stream}", "a prefix to go on from", "none", "see prefill"))
+
     def _sampling(self, temperature: float, top_k: int, seed: int) -> Mapping[Tensor, Array]:
-        if not 0 <= temperature < np.inf:
-            raise InputError(mismatch("temperature", "a number of at least 0", temperature))
-        if not 0 <= top_k <= self.model.width:
+        # Beyond these, logits divided by it may leave float32.
+        if temperature != 0 and not 1e-4 <= temperature <= 1e4:
+            raise InputError(mismatch("temperature", "0, or 0.0001 to 10000", temperature))
+        if not 0 <= whole("top_k", top_k) <= self.model.width:
             raise InputError(mismatch("top_k", f"0 to {self.model.width}", top_k))
-        if not 0 <= seed < 1 << 32:
+        if not 0 <= whole("seed", seed) < 1 << 32:
             raise InputError(mismatch("seed", "0 to 4294967295", seed))
         values = {
             "seed": np.full(self.batch, seed, np.uint32),
@@ -163,24 +174,26 @@ class Session:
 
     def reset(self, streams: int | Sequence[int] | None = None) -> None:
         """Begin these streams, or all, anew: their next step starts from nothing. Raises `InputError`."""
-        chosen = range(self.batch) if streams is None else [streams] if isinstance(streams, int) else streams
-        if not all(0 <= stream < self.batch for stream in chosen):
-            raise InputError(mismatch("reset", f"streams 0 to {self.batch - 1}", list(chosen)))
-        gone = np.isin(np.arange(self.batch), list(chosen))
+        chosen = np.arange(self.batch) if streams is None else np.atleast_1d(numbers("reset", streams, "iu"))
+        if chosen.ndim != 1 or ((chosen < 0) | (chosen >= self.batch)).any():
+            raise InputError(mismatch("reset", f"streams 0 to {self.batch - 1}", chosen.tolist()))
+        gone = np.isin(np.arange(self.batch), chosen)
         self._fresh |= gone
+        self._changes += 1
         self._clear(gone)
 
     def save_state(self, path: str | Path) -> None:
         """Write all streams' state to a safetensors file. Raises `InputError`."""
         kept = {name: self._steps.read_state(tensor) for name, tensor in self.model.shared.kept.items()}
-        states.save(Path(path), self.model.config.name, kept, self._outputs, self._fresh)
+        states.save(Path(path), self._stored.identity, kept, self._outputs, self._fresh)
 
     def load_state(self, path: str | Path) -> None:
         """Go on from a file of `save_state` of the same model and batch. Raises `InputError`."""
-        saved = states.read(Path(path), self.model.shared.kept, self._outputs.shape, self._dtype)
+        saved = states.read(Path(path), self._stored.identity, self.model.shared.kept, self._outputs.shape, self._dtype)
         for name, tensor in self.model.shared.kept.items():
             self._steps.write(tensor, saved.kept[name])
         self._outputs, self._fresh = saved.outputs, saved.fresh
+        self._changes += 1
 
     def close(self) -> None:
         self._steps.close()
@@ -193,16 +206,19 @@ class Session:
         read = self.model.config.stack.input
         if read is None:
             raise InputError(mismatch("tokens", "a model that reads tokens", self._kinds()))
+        if isinstance(tokens, (str, bytes)) or not isinstance(tokens, (Sequence, np.ndarray)):
+            raise InputError(mismatch("tokens", f"{self.batch} sequences of ids", type(tokens).__name__))
         given = list(tokens)
         if self.batch == 1 and all(np.ndim(token) == 0 for token in given):
             given = [given]
-        if len(given) != self.batch or any(np.ndim(row) != 1 for row in given):
-            raise InputError(mismatch("tokens", f"{self.batch} sequences", f"{len(given)} of what is not one each"))
-        rows = [[int(token) for token in row] for row in given]
-        bad = [token for row in rows for token in row if not 0 <= token < read.count]
-        if bad:
-            raise InputError(mismatch("tokens", f"0 to {read.count - 1}", bad[0]))
-        return rows
+        rows = [numbers("tokens", row, "iu") for row in given]
+        if len(rows) != self.batch or any(row.ndim != 1 for row in rows):
+            raise InputError(mismatch("tokens", f"{self.batch} sequences of ids", f"{len(rows)} of {rows[:1]}"))
+        for row in rows:
+            if ((row < 0) | (row >= read.count)).any():
+                bad = row[(row < 0) | (row >= read.count)]
+                raise InputError(mismatch("tokens", f"0 to {read.count - 1}", bad[0]))
+        return [row.tolist() for row in rows]
 
     def _read_tokens(self, ids: Array, live: NDArray[np.bool_]) -> None:
         self._steps.write(self.model.inputs["ids"], ids)
@@ -218,6 +234,7 @@ class Session:
         output = self._steps.read(self.model.outputs[graph])
         self._outputs = np.where(live[:, None], output, self._outputs)
         self._fresh &= ~live
+        self._changes += 1
         if self._telemetry is not None and self._on_step is not None:
             self._on_step(self._telemetry.record(self._steps, graph))
 

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
-from vkcat.config import ModelConfig, load_config
+from vkcat.config import ModelConfig, load_config, to_json
 from vkcat.model import build
 from vkcat.weights import load_weights
 
@@ -20,6 +24,15 @@ class StoredModel:
 
     config: ModelConfig
     weights: Mapping[str, NDArray[Any]]
+
+    @cached_property
+    def identity(self) -> str:
+        """The name, with a digest of configuration and weights: what a saved state belongs to."""
+        digest = hashlib.blake2b(json.dumps(to_json(self.config), sort_keys=True).encode(), digest_size=16)
+        for name in sorted(self.weights):
+            digest.update(name.encode())
+            digest.update(np.ascontiguousarray(self.weights[name]).data)
+        return f"{self.config.name} {digest.hexdigest()}"
 
 
 def read_model(folder: str | Path) -> StoredModel:

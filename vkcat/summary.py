@@ -71,7 +71,10 @@ def part_name(node: str) -> str:
 def _part(model: Model, name: str, nodes: list[Node]) -> Part:
     tensors = {tensor for node in nodes for tensor in node.tensors.values()}
     weights = set(model.weights.values())
-    kept = set(model.shared.kept.values())
+    # A memory belongs to the part that writes it, not to one that only looks at it.
+    changed = {tensor for node in nodes for tensor in (*node.reads, *node.writes) if tensor.role is Role.STATE}
+    changed |= {tensor for node in nodes for tensor in node.writes}
+    kept = set(model.shared.kept.values()) & changed
     return Part(
         name=name,
         ops=tuple(dict.fromkeys(node.kernel.name for node in nodes)),

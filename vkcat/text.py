@@ -48,7 +48,9 @@ class Alphabet:
     def _read_numbers(self, text: str) -> list[int]:
         """Without symbols, text is ids with spaces between."""
         words = text.split()
-        bad = [word for word in words if not (word.isascii() and word.isdigit() and int(word) < self._read.count)]
+        # Python refuses to read thousands of digits; no id has more than 8.
+        good = {word for word in words if word.isascii() and word.isdigit() and len(word) <= 8}
+        bad = [word for word in words if word not in good or int(word) >= self._read.count]
         if bad or not words:
             expected = f"ids of 0 to {self._read.count - 1}, as the model has no symbols"
             raise InputError(mismatch(self._subject, expected, repr((bad or [text])[0])))

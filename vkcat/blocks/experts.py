@@ -39,5 +39,6 @@ def _route(scope: Scope, name: str, block: ExpertsBlock, x: Tensor) -> tuple[Ten
     index, weight = graph.add("moe_route", f"{name}.route", numbers, logits=logits, bias=bias)
     if block.capacity:
         room = math.ceil(block.capacity * scope.shared.batch * block.chosen / block.experts)
-        weight, _ = graph.add("moe_capacity", f"{name}.capacity", {"capacity": room}, index=index, weight=weight)
+        given = {"index": index, "weight": weight, "mode": scope.mode}
+        weight, _ = graph.add("moe_capacity", f"{name}.capacity", {"capacity": room}, **given)
     return index, weight

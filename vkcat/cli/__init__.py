@@ -35,6 +35,14 @@ def main() -> None:
     except OSError as error:
         click.echo(f"vkcat: error: writing the output: {error.strerror}", err=True)
         sys.exit(2)
-    except VkcatError as error:
-        click.echo(f"vkcat: error: {error}", err=True)
+    except MemoryError:
+        click.echo("vkcat: error: memory: expected enough for the sizes that were asked for, got too little", err=True)
         sys.exit(2)
+    except VkcatError as error:
+        click.echo(f"vkcat: error: {_one_line(str(error))}", err=True)
+        sys.exit(2)
+
+
+def _one_line(message: str) -> str:
+    """Names from files and arguments may hold line ends and control characters."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in message)

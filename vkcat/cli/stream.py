@@ -15,15 +15,13 @@ from numpy.typing import NDArray
 
 from vkcat.config import StreamConfig, TokenOutput
 from vkcat.errors import InputError, mismatch
-from vkcat.files import replaced
+from vkcat.files import check_writable, replaced
 from vkcat.images import load_image, load_numbers
 from vkcat.runner import Runner
 from vkcat.session import Session
 from vkcat.stored import StoredModel
 from vkcat.telemetry import Record
 from vkcat.text import Alphabet
-
-TOKENS = 64
 
 
 @dataclass(frozen=True)
@@ -63,6 +61,9 @@ def run_stream(model: StoredModel, request: Request, runner: Runner) -> None:
     stack = model.config.stack
     alphabet = Alphabet(stack.input, "prompt", "input") if stack.input is not None else None
     # All that can be wrong with the request is found before the device works.
+    for path in (request.state, request.telemetry):
+        if path is not None:
+            check_writable(path)
     image = load_image(request.image) if request.image else None
     features = load_numbers(request.features) if request.features else None
     ids = _prompt_ids(request, alphabet)
@@ -73,14 +74,16 @@ def run_stream(model: StoredModel, request: Request, runner: Runner) -> None:
     with _telemetry(request.telemetry) as on_step, closing(Session(model, runner=runner, on_step=on_step)) as session:
         if going_on and request.state:
             session.load_state(request.state)
+        vectors: list[NDArray[Any]] = []
         if image is not None:
-            session.read_image(image)
+            vectors.append(session.read_image(image))
         if features is not None:
-            outputs = session.read_features(features)[0]
-            if not isinstance(stack.output, TokenOutput):
-                print_vectors(outputs, request.as_json)
+            vectors.append(session.read_features(features)[0])
         if ids is not None:
-            session.prefill([ids])
+            vectors.append(session.prefill([ids]))
+        if not isinstance(stack.output, TokenOutput):
+            for outputs in vectors:
+                print_vectors(outputs, request.as_json)
         if isinstance(stack.output, TokenOutput) and alphabet is not None:
             _print_tokens(session, alphabet, stack.output, request)
         elif request.tokens:
@@ -113,7 +116,7 @@ def _print_tokens(session: Session, alphabet: Alphabet, output: TokenOutput, req
     end = alphabet.symbols.index(output.end) if output.end is not None else None
     drawn: list[int] = []
     text = ""
-    count = TOKENS if request.tokens is None else request.tokens
+    count = output.max_tokens if request.tokens is None else request.tokens
     sampling: dict[str, Any] = {"temperature": request.temperature, "top_k": request.top_k, "seed": request.seed}
     for token in session.tokens(count, **sampling):
         drawn.append(int(token[0]))

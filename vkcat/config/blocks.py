@@ -12,6 +12,7 @@ from vkcat.config.fields import choice, flag, number, size
 from vkcat.errors import ModelError, mismatch
 
 MOST_CHOSEN = 16
+MOST_SOURCES = 256
 WIDEST_HEAD = 1024
 WIDEST_EXPERT = 2048
 REVERSE = "_reverse"
@@ -96,7 +97,7 @@ class ExpertsBlock:
     activation: str = choice("silu", "situ", default="silu")
     latent: int = size(0, least=0)
     shared: int = size(0, least=0)
-    capacity: float = number(0.0, least=0)
+    capacity: float = number(0.0, least=0, most=1e6)
 
     def check(self, where: str) -> None:
         if self.chosen > self.experts:
@@ -156,7 +157,7 @@ class RmsNorm:
     """Blocks and the output read the stream through an RMSNorm of their own."""
 
     kind: ClassVar[str] = "rms"
-    eps: float = number(1e-6, least=1e-12)
+    eps: float = number(1e-6, least=1e-12, most=1)
 
 
 Norm = NoNorm | RmsNorm

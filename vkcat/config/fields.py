@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import math
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
@@ -56,13 +55,13 @@ class Fields:
             raise ModelError(mismatch(self.where(key), f"{least} to {most}", value))
         return value
 
-    def number(self, key: str, *default: float, least: float) -> float:
+    def number(self, key: str, *default: float, least: float, most: float) -> float:
         if key not in self._left and default:
             return default[0]
         value = self.any(key)
         # In Python a bool is an int; in a configuration it is not.
-        if not isinstance(value, (int, float)) or isinstance(value, bool) or not least <= value < math.inf:
-            raise ModelError(mismatch(self.where(key), f"a number of at least {least:g}", short(value)))
+        if not isinstance(value, (int, float)) or isinstance(value, bool) or not least <= value <= most:
+            raise ModelError(mismatch(self.where(key), f"a number from {least:g} to {most:g}", short(value)))
         return float(value)
 
     def choice(self, key: str, choices: Sequence[str], *default: str) -> str:
@@ -100,9 +99,9 @@ def choice(*choices: str, default: str | None = None) -> Any:
     return _field("choice", default, choices)
 
 
-def number(default: float | None = None, *, least: float) -> Any:
-    """A field that holds a finite number of at least `least`."""
-    return _field("number", default, least=least)
+def number(default: float | None = None, *, least: float, most: float) -> Any:
+    """A field that holds a number from `least` to `most`."""
+    return _field("number", default, least=least, most=most)
 
 
 def flag(default: bool) -> Any:

@@ -65,6 +65,8 @@ def parse(value: object, path: str = FILE) -> ModelConfig:
     fields = Fields(value, path)
     fields.choice("format", [FORMAT])
     name = fields.take("name", str)
+    if not name or not name.isprintable():
+        raise ModelError(mismatch(fields.where("name"), "printable characters", ascii(name)))
     dtype = fields.choice("dtype", DTYPES, StreamConfig.dtype)
     config: ModelConfig
     if "encoder" in fields or "decoder" in fields:

@@ -8,7 +8,9 @@ from typing import Any, ClassVar
 from vkcat.config.blocks import (
     BLOCKS,
     DEPTHS,
+    MOST_SOURCES,
     NORMS,
+    AttnresDepth,
     Block,
     Depth,
     GruBlock,
@@ -74,12 +76,12 @@ class FeaturesInput:
 
 @dataclass(frozen=True)
 class TokenOutput:
-    """Tokens. In an encoder-decoder, decoding begins with `start`, ends at `end` or after `max_tokens`."""
+    """Tokens: they end at `end` or after `max_tokens`; an encoder-decoder's begin with `start`."""
 
     kind: ClassVar[str] = "token"
     start: str | None = None
     end: str | None = None
-    max_tokens: int = 256
+    max_tokens: int = 64
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -212,8 +214,10 @@ def read_stack(fields: Fields, *, with_output: bool) -> Stack:
         features=features,
         width=fields.size("width"),
         blocks=tuple(read_kind(BLOCKS, block, f"{fields.where('blocks')}[{at}]") for at, block in enumerate(blocks)),
-        depth=read_kind(DEPTHS, _named(fields.any("depth") or PlainDepth.kind), fields.where("depth")),
-        norm=read_kind(NORMS, _named(fields.any("norm") or NoNorm.kind), fields.where("norm")),
+        depth=_PLAIN
+        if "depth" not in fields
+        else read_kind(DEPTHS, _named(fields.any("depth")), fields.where("depth")),
+        norm=_NONE if "norm" not in fields else read_kind(NORMS, _named(fields.any("norm")), fields.where("norm")),
         modulation=_optional(Modulation, fields, "modulation"),
         output=_output(fields.take("output", dict), fields.where("output"), embedding) if with_output else None,
     )
@@ -247,6 +251,10 @@ def _check(stack: Stack, fields: Fields) -> None:
     if isinstance(output, ContinuousOutput) and not output.projection and output.size != stack.last_width:
         where = f"{fields.where('output')}.size"
         raise ModelError(mismatch(where, f"{stack.last_width}, the last block's, without projection", output.size))
+    if isinstance(stack.depth, AttnresDepth) and -(-len(stack.blocks) // stack.depth.block) >= MOST_SOURCES:
+        where = f"{fields.where('depth')}.block"
+        sources = f"one that leaves at most {MOST_SOURCES - 1} sources of {len(stack.blocks)} blocks"
+        raise ModelError(mismatch(where, sources, stack.depth.block))
     if stack.modulation is not None:
         context = stack.modulation.context
         if context >= len(stack.blocks) or not isinstance(stack.blocks[context], RingAttentionBlock):

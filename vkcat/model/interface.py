@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vkcat.blocks import Shared
-from vkcat.errors import InputError, mismatch
+from vkcat.errors import InputError, ModelError, mismatch
 from vkcat.graph import Graph, Role, Tensor
 
 
@@ -38,13 +38,16 @@ class Model:
         return self.shared.weights
 
     def values(self, weights: Mapping[str, NDArray[Any]]) -> dict[Tensor, NDArray[Any]]:
-        """Everything that is set once: the given weights, and the constants."""
+        """Everything that is set once: the given weights, and the constants. Raises `ModelError` for a missing one."""
+        missing = sorted(self.weights.keys() - weights.keys())
+        if missing:
+            raise ModelError(mismatch("weights", f"all {len(self.weights)}", f"no {missing[0]}"))
         return {tensor: weights[name] for name, tensor in self.weights.items()} | self.shared.constants
 
 
 def mode_input(batch: int) -> Tensor:
     """Raises `InputError` unless there is at least one stream."""
-    if not isinstance(batch, int) or batch < 1:
+    if not isinstance(batch, int) or isinstance(batch, bool) or batch < 1:
         raise InputError(mismatch("batch", "an integer of at least 1", repr(batch)))
     return Tensor("mode", (batch,), "uint32", Role.INPUT)
 

@@ -21,6 +21,8 @@ is ours: a zero query gives the mean, not the old path, while gamma = 0 gives it
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 
 from vkcat.errors import ShapeError, mismatch
@@ -90,6 +92,12 @@ def launch(sizes: Sizes, tile: int) -> Launch:
     return Launch(workgroups=(sizes["B"], 1, 1))
 
 
+def moved(sizes: Sizes, attributes: Mapping[str, float]) -> dict[str, int]:
+    """Sources to `at` are read, for the scores and for the mix; that one is written, from itself unless `fresh`."""
+    passes = 2 * (int(attributes["at"]) + 1) + (1 if attributes["fresh"] else 2)
+    return {"sources": sizes["B"] * sizes["D"] * passes}
+
+
 def inputs(rng: np.random.Generator, case: Case) -> dict[str, Array]:
     B, J, D = (case.sizes[name] for name in "BJD")
     last = int(case.attributes["at"])
@@ -132,6 +140,7 @@ KERNEL = Kernel(
     why="scores' rounding through exp, and the sums'",
     launch=launch,
     inputs=inputs,
+    moved=moved,
     cases=(
         Case({"B": 1, "J": 1, "D": 1, "O": 1}, seed=1, attributes=_attributes(0, True)),
         Case({"B": 3, "J": 5, "D": 63, "O": 1}, seed=2, attributes=_attributes(3, True)),

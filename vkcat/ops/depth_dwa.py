@@ -17,6 +17,8 @@ initialised, h_{j+1} is the residual stream, bit by bit.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 
 from vkcat.kernel import UNIT_ROUNDOFF, Array, Arrays, Case, Kernel, Launch, Sizes, dot_error
@@ -41,6 +43,11 @@ def bound(t: Arrays) -> dict[str, Array]:
 
 def launch(sizes: Sizes, tile: int) -> Launch:
     return Launch(invocations=(sizes["D"], sizes["B"], 1))
+
+
+def moved(sizes: Sizes, attributes: Mapping[str, float]) -> dict[str, int]:
+    """Sources before `at` are read, that one is written."""
+    return {"sources": sizes["B"] * sizes["D"] * (int(attributes["at"]) + 1), "alpha": int(attributes["at"]) + 1}
 
 
 def inputs(rng: np.random.Generator, case: Case) -> dict[str, Array]:
@@ -71,6 +78,7 @@ KERNEL = Kernel(
     why="one rounding of the newest source, and the sum's",
     launch=launch,
     inputs=inputs,
+    moved=moved,
     cases=(
         Case({"B": 1, "J": 1, "D": 1}, attributes={"at": 0}),
         Case({"B": 3, "J": 5, "D": 63}, seed=1, attributes={"at": 3}),

@@ -45,7 +45,7 @@ KERNEL = Kernel(
     launch=launch,
     inputs=inputs,
     packed=("table",),
-    moved=lambda sizes: {"table": sizes["B"] * sizes["D"]},
+    moved=lambda sizes, attributes: {"table": sizes["B"] * sizes["D"]},
     cases=(
         Case({"B": 1, "V": 1, "D": 1}),
         Case({"B": 3, "V": 29, "D": 63}, seed=1),

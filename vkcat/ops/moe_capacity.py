@@ -9,6 +9,7 @@ tokens * S / E; what overflows is dropped. Here it is counted too.
 |---|---|---|
 | index | (B, S), different in a row | uint32 |
 | weight, kept | (B, S) | float32 |
+| mode | (B) | uint32: a held stream (0) has no token; its weights stay |
 | dropped | (B) | uint32: choices of each token that found no room |
 """
 
@@ -17,6 +18,7 @@ from __future__ import annotations
 import numpy as np
 
 from vkcat.kernel import Array, Arrays, Case, Kernel, Launch, Sizes
+from vkcat.ops.gates import HOLD, draw_modes
 
 
 def reference(t: Arrays) -> dict[str, Array]:
@@ -24,6 +26,9 @@ def reference(t: Arrays) -> dict[str, Array]:
     kept = np.zeros_like(t["weight"])
     dropped = np.zeros(len(kept), np.uint32)
     for b, row in enumerate(t["index"]):
+        if t["mode"][b] == HOLD:
+            kept[b] = t["weight"][b]
+            continue
         for s, expert in enumerate(row.tolist()):
             taken[expert] = taken.get(expert, 0) + 1
             if taken[expert] <= t["capacity"]:
@@ -44,12 +49,13 @@ def launch(sizes: Sizes, tile: int) -> Launch:
 def inputs(rng: np.random.Generator, case: Case) -> dict[str, Array]:
     B, S = case.sizes["B"], case.sizes["S"]
     index = np.stack([rng.permutation(S + 3)[:S] for _ in range(B)]).astype(np.uint32)
-    return {"index": index, "weight": rng.uniform(0.1, 1, (B, S)).astype(np.float32)}
+    weight = rng.uniform(0.1, 1, (B, S)).astype(np.float32)
+    return {"index": index, "weight": weight, "mode": draw_modes(rng, B)}
 
 
 KERNEL = Kernel(
     name="moe_capacity",
-    shapes={"index": "B S", "weight": "B S", "kept": "B S", "dropped": "B"},
+    shapes={"index": "B S", "weight": "B S", "mode": "B", "kept": "B S", "dropped": "B"},
     outputs=("kept", "dropped"),
     attributes=("capacity",),
     reference=reference,

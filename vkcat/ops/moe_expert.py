@@ -18,6 +18,8 @@ index 0 it is a plain gated MLP, or a shared expert.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 
 from vkcat.errors import ShapeError, mismatch
@@ -58,7 +60,7 @@ def launch(sizes: Sizes, tile: int) -> Launch:
     return Launch(workgroups=(sizes["B"], sizes["S"], 1))
 
 
-def moved(sizes: Sizes) -> dict[str, int]:
+def moved(sizes: Sizes, attributes: Mapping[str, float]) -> dict[str, int]:
     """Only chosen experts' weights are read."""
     one = sizes["B"] * sizes["S"] * sizes["D"] * sizes["M"]
     return {"w_in": 2 * one, "w_out": one}

@@ -66,7 +66,7 @@ KERNEL = Kernel(
     launch=launch,
     inputs=inputs,
     packed=("w",),
-    moved=lambda sizes: {"patches": sizes["B"] * sizes["K"], "places": sizes["B"] * sizes["D"]},
+    moved=lambda sizes, attributes: {"patches": sizes["B"] * sizes["K"], "places": sizes["B"] * sizes["D"]},
     cases=(
         Case({"B": 1, "P": 1, "K": 1, "D": 1}),
         Case({"B": 3, "P": 49, "K": 16, "D": 63}, seed=1),

@@ -74,7 +74,7 @@ KERNEL = Kernel(
     why="a copy is exact",
     launch=launch,
     inputs=inputs,
-    moved=lambda sizes: dict.fromkeys(("k_ring", "v_ring"), sizes["B"] * sizes["C"]),
+    moved=lambda sizes, attributes: dict.fromkeys(("k_ring", "v_ring"), sizes["B"] * sizes["C"]),
     cases=(
         Case({"B": 1, "W": 1, "C": 1}),
         Case({"B": 3, "W": 3, "C": 63}, seed=1),
