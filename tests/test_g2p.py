@@ -16,13 +16,21 @@ from vkcat.validate import validate_model
 agree = load_tool("agree")
 
 
-@pytest.mark.slow
-def test_2000_words_of_cmudict_as_g2p_en(device: Device, g2p: Path) -> None:
-    words = agree.draw(2000)
-    assert len(set(words)) == 2000
+def _agree(device: Device, g2p: Path, count: int) -> None:
+    words = agree.draw(count)
+    assert len(set(words)) == count
     ties, wrong = agree.differences(agree.oracle(), words, agree.run(g2p, device, words))
     assert wrong == []
     assert len(ties) <= 2, ties
+
+
+@pytest.mark.long
+def test_2000_words_of_cmudict_as_g2p_en(device: Device, g2p: Path) -> None:
+    _agree(device, g2p, 2000)
+
+
+def test_200_words_of_cmudict_as_g2p_en(device: Device, g2p: Path) -> None:
+    _agree(device, g2p, 200)
 
 
 def test_100_words_of_cmudict_as_g2p_en_in_the_reference(g2p: Path) -> None:

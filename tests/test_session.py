@@ -33,18 +33,18 @@ def _tokens(batch: int, steps: int, seed: int = 0) -> np.ndarray[Any, Any]:
 
 
 @pytest.mark.parametrize("name", CONFIGS)
-def test_every_node_of_every_step(device: Device, name: str) -> None:
+def test_every_node_of_every_step(vulkan_device: Device, name: str) -> None:
     made = stored(CONFIGS[name])
-    results = list(validate_model(device, build(made.config, 3), made.weights, "replay"))
+    results = list(validate_model(vulkan_device, build(made.config, 3), made.weights, "replay"))
     assert len(results) > 20
     assert [f"{r.op} {r.case}: {r.problem}" for r in results if not r.passed] == []
 
 
 @pytest.mark.parametrize("dtype", PRECISIONS[1:])
 @pytest.mark.parametrize("name", ["all", "experts"])
-def test_every_node_in_float16(device: Device, name: str, dtype: str) -> None:
+def test_every_node_in_float16(vulkan_device: Device, name: str, dtype: str) -> None:
     made = stored(dataclasses.replace(CONFIGS[name], dtype=dtype))
-    results = list(validate_model(device, build(made.config, 3), made.weights, "replay"))
+    results = list(validate_model(vulkan_device, build(made.config, 3), made.weights, "replay"))
     nodes = [result for result in results if result.op != "model"]
     assert [f"{r.op} {r.case}: {r.problem}" for r in nodes if not r.passed] == []
     lost = any(result.nmse > 1e-9 for result in nodes)

@@ -15,7 +15,7 @@ from conftest import ROOT, plain_environment
 from vkcat.ops import OPS
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_wheel_runs_a_model_without_a_compiler(tmp_path: Path, g2p: Path) -> None:
     def run(*command: str, **environment: str) -> str:
         done = subprocess.run(
