@@ -53,7 +53,7 @@ def test_init_and_show(tmp_path: Path, name: str) -> None:
     assert all(
         (array == presets.initial_model(presets.preset(name), 3).weights[key]).all() for key, array in again.items()
     )
-    table = _output("show", str(tmp_path / "m"), "--shapes")
+    table = _output("show", str(tmp_path / "m"))
     for step in shown["steps"]:
         assert f"step {step['graph']}: {step['dispatches']} dispatches" in table
 

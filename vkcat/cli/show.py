@@ -20,9 +20,8 @@ from vkcat.stored import read_model
 @click.command()
 @options.model
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of tables.")
-@click.option("--shapes", is_flag=True, help="List every weight and state with its shape too.")
-def show(model: Path, as_json: bool, shapes: bool) -> None:
-    """Show a model: its blocks, parameters, states, and what a token costs.
+def show(model: Path, as_json: bool) -> None:
+    """Show a model: its blocks, what a token costs, and every weight and state with its shape.
 
     Bytes moved and active parameters are counted from the graph, for one stream: what the kernels read and write at
     most. Of experts only the chosen ones count.
@@ -37,8 +36,7 @@ def show(model: Path, as_json: bool, shapes: bool) -> None:
     out.print(f"{config.name}: {total:,} parameters, {config.dtype}; state of a stream: {_bytes(built)}")
     for cost in summary.costs(built):
         out.print(_table(cost))
-    if shapes:
-        out.print(_shapes(built))
+    out.print(_shapes(built))
 
 
 def _bytes(built: Model) -> str:
@@ -67,9 +65,13 @@ def _table(cost: summary.Cost) -> Table:
 
 
 def _shapes(built: Model) -> Table:
-    table = Table("tensor", "kind", "shape", box=box.SIMPLE_HEAD)
-    for tensor in (*built.weights.values(), *built.shared.kept.values()):
-        table.add_row(tensor.name, tensor.role.value, ", ".join(map(str, tensor.shape)))
+    table = Table("tensor", "kind", "shape", "dtype", title="tensors", title_justify="left", box=box.SIMPLE_HEAD)
+    for tensor in built.weights.values():
+        table.add_row(tensor.name, tensor.role.value, ", ".join(map(str, tensor.shape)), tensor.dtype)
+    for tensor in built.shared.kept.values():
+        # Of one stream.
+        shape = ", ".join(map(str, tensor.shape[1:])) or "one"
+        table.add_row(tensor.name, tensor.role.value, shape, tensor.dtype)
     return table
 
 
