@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from vkcat.errors import InputError, mismatch
+from vkcat.errors import InputError, ShapeError, mismatch
 
 _KINDS = {"iu": "integers", "iuf": "numbers"}
 
@@ -20,18 +20,21 @@ def whole(subject: str, value: object) -> int:
 
 
 def numbers(subject: str, values: ArrayLike, kinds: str) -> NDArray[Any]:
-    """An array whose dtype is of `kinds` ("iu" or "iuf"); an empty one may be of any. Raises `InputError`."""
+    """An array whose dtype is of `kinds` ("iu" or "iuf"); an empty one may be of any.
+
+    Raises `ShapeError` for rows of different lengths, `InputError` for another dtype.
+    """
     try:
         array = np.asarray(values)
     except (ValueError, TypeError) as error:
-        raise InputError(mismatch(subject, f"an array of {_KINDS[kinds]}", "rows of different lengths")) from error
+        raise ShapeError(mismatch(subject, "an array", f"rows of different lengths ({error})")) from error
     if array.size and array.dtype.kind not in kinds:
         raise InputError(mismatch(subject, _KINDS[kinds], f"an array of {array.dtype}"))
     return array if array.size else array.astype(np.int64 if kinds == "iu" else np.float32)
 
 
 def float32(subject: str, values: ArrayLike) -> NDArray[np.float32]:
-    """An array of numbers as float32. Raises `InputError` for one that is finite and would not stay so."""
+    """An array of numbers as float32. Raises as `numbers`, and `InputError` for one that is finite and would not stay so."""
     array = numbers(subject, values, "iuf")
     with np.errstate(over="ignore"):
         narrow = array.astype(np.float32)

@@ -33,7 +33,8 @@ def main() -> None:
     try:
         cli()
     except OSError as error:
-        click.echo(f"vkcat: error: writing the output: {error.strerror}", err=True)
+        subject = "writing the output" if error.filename is None else str(error.filename)
+        click.echo(f"vkcat: error: {_one_line(f'{subject}: {error.strerror}')}", err=True)
         sys.exit(2)
     except MemoryError:
         click.echo("vkcat: error: memory: expected enough for the sizes that were asked for, got too little", err=True)

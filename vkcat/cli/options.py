@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from vkcat.device.backends import BACKENDS
+from vkcat.files import check_writable
 from vkcat.schedules import SCHEDULES
 
 device = click.option(
@@ -37,3 +38,10 @@ def choices(value: str, allowed: tuple[str, ...], option: str) -> list[str]:
     if unknown or not names:
         raise click.BadParameter(f"expected some of {', '.join(allowed)}, got {value!r}", param_hint=option)
     return names
+
+
+def check_results(*paths: Path | None) -> None:
+    """Raises `InputError` when there can be no file at one of them: before the work, not after it."""
+    for path in paths:
+        if path is not None:
+            check_writable(path)

@@ -48,6 +48,7 @@ def profile(
     Schedules, backends and the device's floors take turns. Kernel times come from GPU timestamps, which
     only the vulkan backend has.
     """
+    options.check_results(json_path)
     schedules = options.choices(schedule, SCHEDULES, "--schedule")
     backends = options.choices(backend, tuple(BACKENDS), "--backend")
     stored = read_model(model)

@@ -13,9 +13,10 @@ import click
 import numpy as np
 from numpy.typing import NDArray
 
+from vkcat.cli import options
 from vkcat.config import StreamConfig, TokenOutput
 from vkcat.errors import InputError, mismatch
-from vkcat.files import check_writable, replaced
+from vkcat.files import replaced
 from vkcat.images import load_image, load_numbers
 from vkcat.runner import Runner
 from vkcat.session import Session
@@ -61,9 +62,7 @@ def run_stream(model: StoredModel, request: Request, runner: Runner) -> None:
     stack = model.config.stack
     alphabet = Alphabet(stack.input, "prompt", "input") if stack.input is not None else None
     # All that can be wrong with the request is found before the device works.
-    for path in (request.state, request.telemetry):
-        if path is not None:
-            check_writable(path)
+    options.check_results(request.state, request.telemetry)
     image = load_image(request.image) if request.image else None
     features = load_numbers(request.features) if request.features else None
     ids = _prompt_ids(request, alphabet)

@@ -54,6 +54,7 @@ def validate(
     Buffers are filled with NaN and guarded, so an output that is not written, or a write beside one, fails. Exits 1
     when a check failed or nothing was checked.
     """
+    options.check_results(json_path, junit)
     shaders = _replacements(replacements)
     names = _names(ops, shaders)
     opened = open_device(backend, device)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from vkcat.arrays import float32
 from vkcat.errors import InputError, ShapeError, mismatch
 
 Array = NDArray[Any]
@@ -30,22 +31,12 @@ class Cell:
 
 
 def steps_first(x: ArrayLike, batch_first: bool) -> Array:
-    array = float32("x", x)
+    array = float32("gru: x", x)
     if array.ndim == 3 and batch_first:
         array = array.swapaxes(0, 1)
     if array.ndim not in (2, 3) or 0 in array.shape:
         raise ShapeError(mismatch("gru: x", "(T, B, I) or (T, I), none of them 0", array.shape))
     return array
-
-
-def float32(name: str, value: ArrayLike) -> Array:
-    try:
-        array = np.asarray(value)
-    except ValueError as error:
-        raise ShapeError(mismatch(f"gru: {name}", "an array", f"rows of different lengths ({error})")) from error
-    if array.dtype.kind not in "fiu":
-        raise InputError(mismatch(f"gru: {name}", "numbers", array.dtype))
-    return array.astype(np.float32)
 
 
 def step_counts(subject: str, lengths: ArrayLike | None, steps: int, batch: int) -> Array:
@@ -66,10 +57,10 @@ def _arrays(name: str, value: Weights) -> list[Array]:
     if isinstance(value, list | tuple):
         if not value:
             raise ShapeError(mismatch(f"gru: {name}", "an array, or at least one in a list", "an empty list"))
-        parts = [float32(f"{name}[{at}]", item) for at, item in enumerate(value)]
+        parts = [float32(f"gru: {name}[{at}]", item) for at, item in enumerate(value)]
         if all(part.ndim == dimensions for part in parts):
             return parts
-    return [float32(name, value)]  # type: ignore[arg-type]
+    return [float32(f"gru: {name}", value)]  # type: ignore[arg-type]
 
 
 def torch_cells(
@@ -106,15 +97,15 @@ def _check_cell(cell: Cell, at: str) -> None:
 
 def onnx_cells(directions: int, w_ih: Weights, w_hh: Weights, b_ih: Weights | None, b_hh: Weights | None) -> list[Cell]:
     """ONNX stacks directions in the first axis and orders gates z, r, h."""
-    w, r = float32("w_ih", w_ih), float32("w_hh", w_hh)  # type: ignore[arg-type]
+    w, r = float32("gru: w_ih", w_ih), float32("gru: w_hh", w_hh)  # type: ignore[arg-type]
     if w.ndim != 3 or len(w) != directions:
         raise ShapeError(mismatch("gru: w_ih", f"({directions}, 3H, I)", w.shape))
     if r.ndim != 3 or len(r) != directions:
         raise ShapeError(mismatch("gru: w_hh", f"({directions}, 3H, H)", r.shape))
     rows = r.shape[1]
     zeros = np.zeros((directions, rows), np.float32)
-    first = zeros if b_ih is None else float32("b_ih", b_ih)  # type: ignore[arg-type]
-    second = zeros if b_hh is None else float32("b_hh", b_hh)  # type: ignore[arg-type]
+    first = zeros if b_ih is None else float32("gru: b_ih", b_ih)  # type: ignore[arg-type]
+    second = zeros if b_hh is None else float32("gru: b_hh", b_hh)  # type: ignore[arg-type]
     if b_hh is None and first.shape == (directions, 2 * rows):
         first, second = np.split(first, 2, axis=1)
     for name, bias in (("b_ih", first), ("b_hh", second)):
@@ -138,13 +129,14 @@ def initial_states(
 ) -> list[Array]:
     if h0 is None:
         return [np.zeros((batch, cell.hidden), np.float32) for cell in cells]
-    array = float32("h0", h0)
+    array = float32("gru: h0", h0)
     if unbatched and array.ndim == 2:
         array = array[:, None]
     if swap and array.ndim == 3:
         array = array.swapaxes(0, 1)
     if array.shape != (len(cells), batch, cells[0].hidden):
-        raise ShapeError(mismatch("gru: h0", (len(cells), batch, cells[0].hidden), array.shape))
+        expected = (batch, len(cells), cells[0].hidden) if swap else (len(cells), batch, cells[0].hidden)
+        raise ShapeError(mismatch("gru: h0", expected, np.shape(h0)))
     return [np.ascontiguousarray(state) for state in array]
 
 
