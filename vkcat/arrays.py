@@ -34,7 +34,7 @@ def numbers(subject: str, values: ArrayLike, kinds: str) -> NDArray[Any]:
 
 
 def float32(subject: str, values: ArrayLike) -> NDArray[np.float32]:
-    """An array of numbers as float32. Raises as `numbers`, and `InputError` for one that is finite and would not stay so."""
+    """An array of numbers as float32. Raises as `numbers` does, and `InputError` for one that would become infinite."""
     array = numbers(subject, values, "iuf")
     with np.errstate(over="ignore"):
         narrow = array.astype(np.float32)
