@@ -6,11 +6,11 @@
 
 // The next token of each stream: the greatest logit, or with a temperature the greatest of logit / temperature plus
 // Gumbel noise, among the top_k greatest logits. Ties go to the lower index; NaN is never chosen. The noise is a
-// function of seed, stream, position and index alone. A held stream keeps its token. One workgroup a stream.
+// function of seed, stream, position and index alone. A held stream changes nothing. One workgroup a stream.
 
 layout(local_size_x = 64) in;
 
-layout(push_constant) uniform Sizes { uint B; uint V; };
+layout(push_constant) uniform Sizes { uint B; uint V; uint M; };
 
 layout(binding = 0) readonly buffer Logits { float logits[]; };
 layout(binding = 1) readonly buffer Seed { uint seed[]; };
@@ -20,7 +20,7 @@ layout(binding = 4) readonly buffer TopK { uint top_k[]; };
 layout(binding = 5) readonly buffer Mode { uint mode[]; };
 layout(binding = 6) buffer Token { uint token[]; };
 layout(binding = 7) buffer Position { uint position[]; };
-layout(binding = 8) writeonly buffer Index { uint index[]; };
+layout(binding = 8) buffer History { uint history[]; };
 
 const uint LANES = gl_WorkGroupSize.x;
 
@@ -112,12 +112,9 @@ void main() {
         }
     }
     if (lane > 0u) return;
+    if (mode[b] == HOLD) return;
     uint chosen = best_index[0] < V ? best_index[0] : 0u;
-    if (mode[b] == HOLD) {
-        chosen = token[b];
-    } else {
-        token[b] = chosen;
-        position[b] = step_number + 1u;
-    }
-    index[b] = chosen;
+    token[b] = chosen;
+    history[b * pitch(M) + step_number % M] = chosen;
+    position[b] = step_number + 1u;
 }

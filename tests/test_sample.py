@@ -42,10 +42,11 @@ def test_tokens_have_the_probabilities_of_the_softmax(vulkan_device: Device, tem
     graph = Graph("draw")
     given = {"seed": np.uint32, "stream": np.uint32, "temperature": np.float32, "top_k": np.uint32, "mode": np.uint32}
     inputs = {name: Tensor(name, (batch,), np.dtype(dtype).name, Role.INPUT) for name, dtype in given.items()}
-    kept = {name: Tensor(name, (batch,), "uint32", Role.MEMORY) for name in ("token", "position")}
+    shapes = {"token": (batch,), "position": (batch,), "history": (batch, 8)}
+    kept = {name: Tensor(name, shape, "uint32", Role.MEMORY) for name, shape in shapes.items()}
     rows = Tensor("logits", (batch, 5), "float32", Role.INPUT)
-    (index,) = graph.add("sample", "sample", logits=rows, **inputs, **kept)
-    graph.output(index)
+    graph.add("sample", "sample", logits=rows, **inputs, **kept)
+    graph.output(kept["history"])
     executor = Executor(vulkan_device, [graph])
     executor.write(rows, np.tile(logits, (batch, 1)))
     values = {"seed": 11, "temperature": temperature, "top_k": top_k, "mode": STEP}
@@ -53,11 +54,10 @@ def test_tokens_have_the_probabilities_of_the_softmax(vulkan_device: Device, tem
         executor.write(inputs[name], np.full(batch, value, given[name]))
     executor.write(inputs["stream"], np.arange(batch, dtype=np.uint32))
     for tensor in kept.values():
-        executor.write(tensor, np.zeros(batch, np.uint32))
-    counts = np.zeros(5)
+        executor.write(tensor, np.zeros(tensor.shape, np.uint32))
     for _ in range(steps):
         executor.step("draw")
-        counts += np.bincount(executor.read(index), minlength=5)
+    counts = np.bincount(executor.read(kept["history"]).reshape(-1), minlength=5)
     executor.close()
     allowed = np.argsort(-logits)[: top_k or 5]
     expected = np.zeros(5)

@@ -41,6 +41,10 @@ def _transducer(folder: Path, batch: int = 1) -> tuple[Any, Any]:
     return build(stored.config, batch), stored.weights
 
 
+def _schedules(device: Device) -> list[str]:
+    return [schedule for schedule in SCHEDULES if device.rewrites or schedule != "unrolled"]
+
+
 def _trace(device: Device, folder: Path, schedule: str) -> list[np.ndarray[Any, Any]]:
     model, weights = _transducer(folder, len(WORDS))
     seen: list[np.ndarray[Any, Any]] = []
@@ -55,7 +59,7 @@ def _trace(device: Device, folder: Path, schedule: str) -> list[np.ndarray[Any, 
 
 
 def test_logits_are_bit_identical_in_every_schedule_and_backend(both_backends: list[Device], g2p: Path) -> None:
-    traces = [_trace(device, g2p, schedule) for device in both_backends for schedule in SCHEDULES]
+    traces = [_trace(device, g2p, schedule) for device in both_backends for schedule in _schedules(device)]
     assert len(traces[0]) > 10
     for trace in traces[1:]:
         assert [a.tobytes() for a in trace] == [a.tobytes() for a in traces[0]]
@@ -71,7 +75,7 @@ def test_gru_is_bit_identical_in_every_schedule_and_backend(both_backends: list[
     outs = [
         vkcat.gru(x, w_ih, w_hh, reset=reset, device=device, schedule=schedule)
         for device in both_backends
-        for schedule in SCHEDULES
+        for schedule in _schedules(device)
     ]
     for out in outs[1:]:
         assert out.y.tobytes() == outs[0].y.tobytes()

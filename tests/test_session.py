@@ -130,7 +130,7 @@ def test_a_state_of_the_reference_goes_on_on_a_device(lavapipe: Device, tmp_path
     device.close()
 
 
-@pytest.mark.parametrize("schedule", ["eager", "batched", "replay"])
+@pytest.mark.parametrize("schedule", ["eager", "batched", "replay", "unrolled"])
 def test_one_seed_gives_the_same_bits(vulkan_device: Device, schedule: str) -> None:
     def run(schedule: str, seed: int) -> tuple[bytes, bytes]:
         session = vkcat.Session(stored(ALL), batch=2, device=vulkan_device, schedule=schedule)
@@ -490,3 +490,100 @@ def test_use_after_close_says_so(lavapipe: Device) -> None:
         session.close()
         with pytest.raises(DeviceError, match="executor: expected one that is open"):
             session.prefill([1])
+
+
+def _unrolled(device: Device, batch: int = 2) -> vkcat.Session:
+    session = vkcat.Session(stored(ALL), batch=batch, device=device, schedule="unrolled")
+    session.prefill(_tokens(batch, 5))
+    return session
+
+
+def test_unrolled_draws_what_replay_does(vulkan_device: Device, tmp_path: Path) -> None:
+    """Over many numbers of tokens, with other steps, saved states and resets between them."""
+    drawn = []
+    for schedule in ("replay", "unrolled"):
+        session = vkcat.Session(stored(ALL), batch=2, device=vulkan_device, schedule=schedule)
+        session.prefill(_tokens(2, 5))
+        seen = [session.generate(count, **SAMPLING).tolist() for count in (1, 2, 3, 150, 0, 37)]
+        session.save_state(tmp_path / schedule)
+        session.step([3, 4])
+        seen.append(session.generate(9, **SAMPLING).tolist())
+        session.reset(1)
+        session.prefill([[], [7]])
+        seen.append(session.generate(20, **SAMPLING).tolist())
+        session.load_state(tmp_path / "replay")
+        seen.append(session.generate(20, **SAMPLING).tolist())
+        drawn.append((seen, session.outputs.tobytes()))
+        session.close()
+    assert drawn[0] == drawn[1]
+    kept = [load_file(tmp_path / schedule) for schedule in ("replay", "unrolled")]
+    assert all((kept[0][name] == kept[1][name]).all() for name in kept[0])
+
+
+def test_unrolled_submits_many_steps_at_once(vulkan_device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    session = _unrolled(vulkan_device)
+    session.generate(200)
+    launched: list[int] = []
+    flights: list[int] = []
+    launch = session._steps.launch
+
+    def watched(graph: str, count: int) -> None:
+        launch(graph, count)
+        launched.append(count)
+        flights.append(len(session._flights) + 1)
+
+    monkeypatch.setattr(session._steps, "launch", watched)
+    session.generate(200)
+    session.close()
+    assert sum(launched) == 200
+    assert max(launched) >= 8
+    assert all(count & (count - 1) == 0 for count in launched)
+    assert max(flights) == 2
+
+
+def test_a_submission_keeps_within_its_limit(lavapipe: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("vkcat.schedules.SUBMIT_LIMIT_NS", 1)
+    session = _unrolled(lavapipe)
+    drawn = session.generate(12)
+    assert session._steps.chunk("generate") == 1
+    session.close()
+    monkeypatch.undo()
+    session = _unrolled(lavapipe)
+    assert (session.generate(12) == drawn).all()
+    session.close()
+
+
+def test_a_generator_that_is_left_leaves_what_was_drawn(lavapipe: Device) -> None:
+    """The device is ahead: streams have read a whole number of submissions, and the generator still has the rest."""
+    session = _unrolled(lavapipe)
+    session.generate(64)
+    tokens = session.tokens(300, **SAMPLING)
+    first = [next(tokens) for _ in range(3)]
+    session.step([1, 2])
+    count = int(session._drawn_before[0]) - 64
+    ahead = [next(tokens) for _ in range(count - 3)]
+    other = vkcat.Session(stored(ALL), batch=2, device=lavapipe)
+    other.prefill(_tokens(2, 5))
+    other.generate(64)
+    assert (np.stack(first + ahead, axis=1) == other.generate(count, **SAMPLING)).all()
+    other.step([1, 2])
+    assert (np.stack(list(tokens), axis=1) == other.generate(300 - count, **SAMPLING)).all()
+    assert session.outputs.tobytes() == other.outputs.tobytes()
+    session.close()
+    other.close()
+
+
+def test_a_session_closed_with_steps_under_way(vulkan_device: Device) -> None:
+    session = _unrolled(vulkan_device)
+    session.generate(64)
+    tokens = session.tokens(300)
+    next(tokens)
+    session.close()
+    with pytest.raises(DeviceError, match="executor: expected one that is open"):
+        list(tokens)
+
+
+def test_unrolled_needs_a_backend_that_can(both_backends: list[Device]) -> None:
+    for device in both_backends[1:]:
+        with pytest.raises(DeviceError, match="unrolled: expected a backend whose recordings may write a tensor more"):
+            vkcat.Session(stored(CONFIGS["gru"]), device=device, schedule="unrolled")

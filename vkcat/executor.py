@@ -34,6 +34,12 @@ class Steps(Protocol):
 
     def step(self, graph: str) -> None: ...
 
+    def chunk(self, graph: str) -> int: ...
+
+    def launch(self, graph: str, count: int) -> None: ...
+
+    def finish(self) -> None: ...
+
     def read(self, tensor: Tensor) -> Array: ...
 
     def read_state(self, tensor: Tensor) -> Array: ...
@@ -107,7 +113,7 @@ class Executor:
 
     @property
     def host_times(self) -> HostTimes:
-        """What the host spent on the last `step`."""
+        """What the host spent on the last `step`, or on the last `launch` and `finish`."""
         return self._run.times
 
     @property
@@ -225,6 +231,24 @@ class Executor:
     def step(self, graph: str) -> None:
         """Run one step of a graph and wait for it."""
         self._advance(self._run, graph)
+
+    @_exclusive
+    def chunk(self, graph: str) -> int:
+        """How many steps of a graph to launch at a time; see vkcat/schedules.py."""
+        return self._run.chunk(graph)
+
+    @_exclusive
+    def launch(self, graph: str, count: int) -> None:
+        """Begin some steps of a graph. Nothing but `launch` and `finish` may follow until all have finished."""
+        if self._written:
+            self.settle_inputs()
+        self._run.launch(graph, self._parity, count)
+        self._parity ^= count & 1
+
+    @_exclusive
+    def finish(self) -> None:
+        """Wait for the oldest launch."""
+        self._run.finish()
 
     @_exclusive
     def timed_step(self, graph: str) -> list[float]:

@@ -73,6 +73,17 @@ class ReferenceExecutor:
         carries = self._graphs[graph].carries
         self.values.update({state: self.values[new] for state, new in carries.items()})
 
+    def chunk(self, graph: str) -> int:
+        del graph
+        return 1
+
+    def launch(self, graph: str, count: int) -> None:
+        for _ in range(count):
+            self.step(graph)
+
+    def finish(self) -> None:
+        pass
+
     def read(self, tensor: Tensor) -> Array:
         self._check_open()
         return self.values[tensor]

@@ -3,16 +3,21 @@
 - `eager`: a submit and a wait for each dispatch, recorded each time.
 - `batched`: one submit for each step, recorded each time.
 - `replay`: recorded once for even and once for odd steps; a step allocates, records and binds nothing.
+- `unrolled`: as `replay`, and where the host has no say between steps, many steps in one submission, two of which may
+  be under way. So many that it takes at most 100 ms, by measurement, so that no watchdog ends it.
 """
 
 from __future__ import annotations
 
+import math
+from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from time import perf_counter_ns
 from typing import Protocol
 
-from vkcat.device.interface import Command, Device, Dispatch, Recording
+from vkcat.device.interface import Command, Device, Dispatch, Recording, ToHost
+from vkcat.errors import DeviceError, mismatch
 
 Commands = Mapping[str, tuple[list[Command], list[Command]]]
 """By graph: the commands of even and of odd steps."""
@@ -20,7 +25,7 @@ Commands = Mapping[str, tuple[list[Command], list[Command]]]
 
 @dataclass
 class HostTimes:
-    """Nanoseconds the host spent on the last step, and how often it submitted."""
+    """Nanoseconds the host spent on the last step or launch, and how often it submitted."""
 
     record: int = 0
     submit: int = 0
@@ -34,6 +39,18 @@ class Runner(Protocol):
     times: HostTimes
 
     def __call__(self, graph: str, parity: int) -> None: ...
+
+    def chunk(self, graph: str) -> int:
+        """How many steps to `launch` at a time: 1 where there is nothing to gain."""
+        ...
+
+    def launch(self, graph: str, parity: int, count: int) -> None:
+        """Begin so many steps. At most two launches may be unfinished."""
+        ...
+
+    def finish(self) -> None:
+        """Wait for the oldest launch."""
+        ...
 
     def kernel_ns(self) -> list[float]:
         """Nanoseconds of each dispatch of the last step, when made with timestamps."""
@@ -70,7 +87,25 @@ def _split(commands: Sequence[Command]) -> list[list[Command]]:
     return pieces
 
 
-class _Eager:
+class _StepByStep:
+    """A launch is a step, run to its end."""
+
+    def __call__(self, graph: str, parity: int) -> None:
+        raise NotImplementedError
+
+    def chunk(self, graph: str) -> int:
+        del graph
+        return 1
+
+    def launch(self, graph: str, parity: int, count: int) -> None:
+        for at in range(count):
+            self(graph, (parity + at) & 1)
+
+    def finish(self) -> None:
+        pass
+
+
+class _Eager(_StepByStep):
     def __init__(self, device: Device, commands: Commands, *, timestamps: bool) -> None:
         self.times = HostTimes()
         self._recording = device.recording(timestamps=timestamps)
@@ -94,7 +129,7 @@ class _Eager:
         self._recording.close()
 
 
-class _Batched:
+class _Batched(_StepByStep):
     def __init__(self, device: Device, commands: Commands, *, timestamps: bool) -> None:
         self.times = HostTimes()
         self._commands = commands
@@ -112,7 +147,7 @@ class _Batched:
         self._recording.close()
 
 
-class _Replay:
+class _Replay(_StepByStep):
     def __init__(self, device: Device, commands: Commands, *, timestamps: bool) -> None:
         self.times = HostTimes()
         self._recordings: dict[str, tuple[Recording, Recording]] = {}
@@ -137,9 +172,83 @@ class _Replay:
                 recording.close()
 
 
+SUBMIT_LIMIT_NS = 100_000_000
+"""Nanoseconds that one submission of many steps may take: desktop systems end one of some seconds."""
+
+MOST_STEPS = 64
+
+
+@dataclass
+class _Launch:
+    recording: Recording
+    graph: str
+    count: int
+    begin: int
+
+
+class _Unrolled(_Replay):
+    """Chunks grow from two steps by doubling, to the greatest that keeps within the limit by the last one's time."""
+
+    def __init__(self, device: Device, commands: Commands, *, timestamps: bool) -> None:
+        if not device.rewrites:
+            expected = "a backend whose recordings may write a tensor more than once"
+            raise DeviceError(mismatch("unrolled", expected, device.backend, "see --backend vulkan"))
+        super().__init__(device, commands, timestamps=timestamps)
+        self._device, self._commands = device, commands
+        self._chunks: dict[str, int] = {}
+        # By graph, parity and count, two recordings: the same one cannot be under way twice.
+        self._made: dict[tuple[str, int, int], list[Recording]] = {}
+        self._launched: deque[_Launch] = deque()
+        self._last_end = 0
+
+    def chunk(self, graph: str) -> int:
+        return self._chunks.setdefault(graph, 2)
+
+    def launch(self, graph: str, parity: int, count: int) -> None:
+        pair = self._made.get((graph, parity, count)) or self._record_chunk(graph, parity, count)
+        busy = [launch.recording for launch in self._launched]
+        recording = next(one for one in pair if one not in busy)
+        begin = perf_counter_ns()
+        recording.submit()
+        self._launched.append(_Launch(recording, graph, count, begin))
+        self.times = HostTimes(submit=perf_counter_ns() - begin, submits=1)
+
+    def _record_chunk(self, graph: str, parity: int, count: int) -> list[Recording]:
+        commands: list[Command] = []
+        for at in range(count):
+            step = self._commands[graph][(parity + at) & 1]
+            # The host looks only after the last.
+            commands += step if at == count - 1 else [one for one in step if not isinstance(one, ToHost)]
+        pair = [self._device.recording(), self._device.recording()]
+        for recording in pair:
+            recording.record(commands)
+        self._made[graph, parity, count] = pair
+        return pair
+
+    def finish(self) -> None:
+        launch = self._launched.popleft()
+        waited = perf_counter_ns()
+        launch.recording.wait()
+        end = perf_counter_ns()
+        self.times.wait += end - waited
+        # What was launched behind another began when that one ended.
+        per_step = (end - max(launch.begin, self._last_end)) / launch.count
+        self._last_end = end
+        fitting = SUBMIT_LIMIT_NS / max(per_step, 1)
+        self._chunks[launch.graph] = int(min(2 * launch.count, MOST_STEPS, 2 ** max(int(math.log2(fitting)), 0)))
+
+    def close(self) -> None:
+        while self._launched:
+            self._launched.popleft().recording.wait()
+        for pair in self._made.values():
+            for recording in pair:
+                recording.close()
+        super().close()
+
+
 class _Make(Protocol):
     def __call__(self, device: Device, commands: Commands, *, timestamps: bool) -> Runner: ...
 
 
-RUNNERS: dict[str, _Make] = {"eager": _Eager, "batched": _Batched, "replay": _Replay}
+RUNNERS: dict[str, _Make] = {"eager": _Eager, "batched": _Batched, "replay": _Replay, "unrolled": _Unrolled}
 SCHEDULES = tuple(RUNNERS)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +26,15 @@ from vkcat.telemetry import Record, Telemetry
 
 Array = NDArray[Any]
 Tokens = Sequence[int] | Sequence[Sequence[int]] | Array
+
+
+@dataclass(eq=False)
+class _Flight:
+    """Steps of generation that have been launched; `position` (B) is where the first is drawn."""
+
+    count: int
+    position: Array
+    tokens: Array = field(default_factory=lambda: np.zeros((0, 0), np.uint32))
 
 
 class Session:
@@ -62,6 +73,8 @@ class Session:
         self._outputs: Array = np.zeros((batch, self.model.width), self._dtype)
         self._fresh = np.ones(batch, bool)
         self._changes = 0
+        self._drawn_before: Array = np.zeros(batch, np.int64)
+        self._flights: deque[_Flight] = deque()
         self._mode: Array = np.full(batch, HOLD, np.uint32)
         self._steps.write(self.model.mode, self._mode)
         self._clear(np.ones(batch, bool))
@@ -69,6 +82,7 @@ class Session:
     @property
     def outputs(self) -> Array:
         """The output (B, V) of each stream's last step."""
+        self._settle()
         return self._outputs.copy()
 
     def prefill(self, tokens: Tokens) -> Array:
@@ -76,6 +90,7 @@ class Session:
 
         Returns the outputs (B, V) after each stream's last. Raises `InputError`.
         """
+        self._settle()
         rows = self._rows(tokens)
         for t in range(max((len(row) for row in rows), default=0)):
             live = np.array([t < len(row) for row in rows])
@@ -95,6 +110,7 @@ class Session:
         Numbers are taken as they are, integers of 8 bits as fractions of 255. Returns the outputs (B, V) after the last
         patch. Raises `InputError`.
         """
+        self._settle()
         inputs, read = self.model.inputs, self.model.config.stack.patches
         if read is None:
             raise InputError(mismatch("image", "a model that reads patches", self._kinds()))
@@ -106,6 +122,7 @@ class Session:
 
     def read_features(self, features: Array) -> Array:
         """Read vectors (B, T, F), or (T, F) when there is one stream. Returns the outputs (B, T, V) of every step."""
+        self._settle()
         read = self.model.config.stack.features
         if read is None:
             raise InputError(mismatch("features", "a model that reads features", self._kinds()))
@@ -128,6 +145,9 @@ class Session:
     def tokens(self, count: int, *, temperature: float = 0.0, top_k: int = 0, seed: int = 0) -> Iterator[Array]:
         """Draw `count` tokens a stream one by one, (B) uint32 each, and read each as it comes.
 
+        With the schedule `unrolled` the device is ahead by up to two submissions of many tokens: what it has drawn has
+        been read by the streams, and a generator that is left leaves them there.
+
         Greedy with temperature 0, else among the `top_k` most likely (0: all). A stream's tokens follow from seed, its
         number in the batch and how many it drew before. Raises `InputError`.
         """
@@ -138,18 +158,66 @@ class Session:
         return self._drawn(logits, whole("count", count), self._sampling(temperature, top_k, seed))
 
     def _drawn(self, logits: Tensor, count: int, sampling: Mapping[Tensor, Array]) -> Iterator[Array]:
-        everyone = np.ones(self.batch, bool)
-        seen = -1
-        for _ in range(count):
-            if self._changes != seen:
-                # The first token, or something else was done with the session since the last.
-                self._check_begun()
-                for tensor, values in {**sampling, logits: self._outputs}.items():
-                    self._steps.write(tensor, values)
-            self._advance("generate", everyone)
-            seen = self._changes
-            assert self.model.index is not None
-            yield self._steps.read(self.model.index)
+        left, seen = count, -1
+        flight: _Flight | None = None
+        while left or flight is not None:
+            if flight is None:
+                if self._changes != seen:
+                    # The first tokens, or something else was done with the session since the last.
+                    self._begin(logits, sampling)
+                flight = self._launch(left)
+                left, seen = left - flight.count, self._changes
+            behind: _Flight | None = None
+            if left and self._changes == seen and self._ahead():
+                behind = self._launch(left)
+                left, seen = left - behind.count, self._changes
+            self._land(flight)
+            for at in range(flight.count):
+                yield flight.tokens[:, at]
+            flight = behind
+
+    def _begin(self, logits: Tensor, sampling: Mapping[Tensor, Array]) -> None:
+        self._settle()
+        self._check_begun()
+        for tensor, values in {**sampling, logits: self._outputs}.items():
+            self._steps.write(tensor, values)
+        self._write_mode(np.full(self.batch, STEP, np.uint32))
+
+    def _ahead(self) -> bool:
+        """Whether steps are launched before those before them have been looked at: never where each is told of."""
+        return self._telemetry is None and self._steps.chunk("generate") > 1
+
+    def _launch(self, left: int) -> _Flight:
+        most = min(left, self._steps.chunk("generate")) if self._ahead() else 1
+        # Powers of two, so that few different numbers of steps are ever recorded.
+        count = 1 << (most.bit_length() - 1)
+        self._steps.launch("generate", count)
+        flight = _Flight(count, self._drawn_before.copy())
+        self._drawn_before = self._drawn_before + count
+        self._changes += 1
+        self._flights.append(flight)
+        return flight
+
+    def _land(self, flight: _Flight) -> None:
+        """Wait for a launch and for those before it, and read what they drew; once done, nothing."""
+        history = self.model.history
+        assert history is not None
+        if flight not in self._flights:
+            return
+        while flight in self._flights:
+            first = self._flights.popleft()
+            self._steps.finish()
+            at = (first.position[:, None] + np.arange(first.count)) % history.shape[1]
+            first.tokens = np.take_along_axis(self._steps.read(history), at, axis=1)
+        if not self._flights:
+            self._outputs = self._steps.read(self.model.outputs["generate"])
+            if self._telemetry is not None and self._on_step is not None:
+                self._on_step(self._telemetry.record(self._steps, "generate"))
+
+    def _settle(self) -> None:
+        """End what has been launched, before anything else is asked of the device."""
+        if self._flights:
+            self._land(self._flights[-1])
 
     def _check_begun(self) -> None:
         if self._fresh.any():
@@ -174,6 +242,7 @@ class Session:
 
     def reset(self, streams: int | Sequence[int] | None = None) -> None:
         """Begin these streams, or all, anew: their next step starts from nothing. Raises `InputError`."""
+        self._settle()
         chosen = np.arange(self.batch) if streams is None else np.atleast_1d(numbers("reset", streams, "iu"))
         if chosen.ndim != 1 or ((chosen < 0) | (chosen >= self.batch)).any():
             raise InputError(mismatch("reset", f"streams 0 to {self.batch - 1}", chosen.tolist()))
@@ -184,18 +253,23 @@ class Session:
 
     def save_state(self, path: str | Path) -> None:
         """Write all streams' state to a safetensors file. Raises `InputError`."""
+        self._settle()
         kept = {name: self._steps.read_state(tensor) for name, tensor in self.model.shared.kept.items()}
         states.save(Path(path), self._stored.identity, kept, self._outputs, self._fresh)
 
     def load_state(self, path: str | Path) -> None:
         """Go on from a file of `save_state` of the same model and batch. Raises `InputError`."""
+        self._settle()
         saved = states.read(Path(path), self._stored.identity, self.model.shared.kept, self._outputs.shape, self._dtype)
         for name, tensor in self.model.shared.kept.items():
             self._steps.write(tensor, saved.kept[name])
         self._outputs, self._fresh = saved.outputs, saved.fresh
+        if "drawn" in saved.kept:
+            self._drawn_before = saved.kept["drawn"].astype(np.int64)
         self._changes += 1
 
     def close(self) -> None:
+        self._flights.clear()
         self._steps.close()
 
     def _kinds(self) -> str:
@@ -226,10 +300,7 @@ class Session:
 
     def _advance(self, graph: str, live: NDArray[np.bool_]) -> None:
         """A step of the live streams; the others keep their states and outputs."""
-        mode = np.where(live, np.where(self._fresh, RESTART, STEP), HOLD).astype(np.uint32)
-        if not np.array_equal(mode, self._mode):
-            self._steps.write(self.model.mode, mode)
-            self._mode = mode
+        self._write_mode(np.where(live, np.where(self._fresh, RESTART, STEP), HOLD).astype(np.uint32))
         self._steps.step(graph)
         output = self._steps.read(self.model.outputs[graph])
         self._outputs = np.where(live[:, None], output, self._outputs)
@@ -238,11 +309,18 @@ class Session:
         if self._telemetry is not None and self._on_step is not None:
             self._on_step(self._telemetry.record(self._steps, graph))
 
+    def _write_mode(self, mode: Array) -> None:
+        if not np.array_equal(mode, self._mode):
+            self._steps.write(self.model.mode, mode)
+            self._mode = mode
+
     def _clear(self, streams: NDArray[np.bool_]) -> None:
         """What the host, and not a step's mode, takes back to its start: outputs, and how many tokens were drawn."""
         self._outputs = np.where(streams[:, None], 0, self._outputs)
-        for name in ("token", "drawn"):
+        self._drawn_before = np.where(streams, 0, self._drawn_before)
+        for name in ("token", "drawn", "history"):
             if name in self.model.shared.kept:
                 tensor = self.model.shared.kept[name]
-                before = np.zeros(self.batch, np.uint32) if streams.all() else self._steps.read_state(tensor)
-                self._steps.write(tensor, np.where(streams, 0, before).astype(np.uint32))
+                before = np.zeros(tensor.shape, np.uint32) if streams.all() else self._steps.read_state(tensor)
+                gone = streams.reshape(-1, *[1] * (before.ndim - 1))
+                self._steps.write(tensor, np.where(gone, 0, before).astype(np.uint32))

@@ -24,7 +24,7 @@ from vkcat.stored import read_model
 
 @click.command()
 @options.model
-@click.option("--schedule", default=",".join(SCHEDULES), show_default=True, help="Schedules to compare.")
+@click.option("--schedule", default="eager,batched,replay", show_default=True, help="Schedules to compare.")
 @click.option("--backend", default="vulkan", show_default=True, help=f"Backends to compare, of {', '.join(BACKENDS)}.")
 @options.device
 @click.option("--graph", help="Which step, as decode or encode, tokens or generate; without it the model's last.")

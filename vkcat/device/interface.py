@@ -150,6 +150,11 @@ class Device(Protocol):
         ...
 
     @property
+    def rewrites(self) -> bool:
+        """Whether a recording may write a tensor more than once."""
+        ...
+
+    @property
     def separate_wait(self) -> bool:
         """Whether submit returns before the work is done, so that waiting can be timed by itself."""
         ...

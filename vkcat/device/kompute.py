@@ -137,6 +137,7 @@ class KomputeDevice(Lifetime):
 
     backend = "kompute"
     offsets = False
+    rewrites = False
     separate_wait = False
     timestamps = False
 

@@ -17,6 +17,9 @@ from vkcat.graph import Graph, Role, Tensor
 from vkcat.model.interface import Model, mode_input
 from vkcat.model.stack import embed, run_stack, scope_of
 
+HISTORY = 128
+"""Tokens that the device keeps for the host: those of two submissions at least."""
+
 SAMPLING = {"seed": "uint32", "stream": "uint32", "temperature": "float32", "top_k": "uint32"}
 """What sampling is told of each stream, by dtype; see vkcat/ops/sample.py."""
 
@@ -25,15 +28,15 @@ SAMPLING = {"seed": "uint32", "stream": "uint32", "temperature": "float32", "top
 class StreamModel(Model):
     """`inputs` are by name: `ids` (B); `patches` (B, P, K), `position` (B); `features` (B, F); and those of sampling.
 
-    `outputs` (B, V) are each graph's. `logits` (B, V) is the state that generation draws from, `index` (B) the token it
-    drew.
+    `outputs` (B, V) are each graph's. `logits` (B, V) is the state that generation draws from, `history` (B, HISTORY)
+    the tokens it drew: see vkcat/ops/sample.py.
     """
 
     config: StreamConfig
     inputs: dict[str, Tensor]
     outputs: dict[str, Tensor]
     logits: Tensor | None
-    index: Tensor | None
+    history: Tensor | None
 
     @property
     def width(self) -> int:
@@ -115,23 +118,22 @@ class _Builder:
         self.finish(scope, x, given, self.mode)
 
     def generate(self) -> tuple[Tensor, Tensor]:
-        """The state of the logits, and the drawn token."""
+        """The state of the logits, and the history of drawn tokens."""
         assert self.stack.input is not None
         count = self.stack.input.count
         logits = Tensor("logits", (self.batch, count), "float32", Role.STATE)
         sampling = {name: self.input(name, dtype=dtype) for name, dtype in SAMPLING.items()}
         token = self.shared.memory("token", dtype="uint32")
         drawn = self.shared.memory("drawn", dtype="uint32")
+        history = self.shared.memory("history", HISTORY, dtype="uint32")
         self.limits[token] = count
         scope = self.scope("generate")
-        (index,) = scope.graph.add(
-            "sample", "sample", logits=logits, **sampling, mode=self.mode, token=token, position=drawn
-        )
-        scope.graph.output(index)
-        # `token` holds the same as `index`, in memory that is the device's own.
+        kept = {"token": token, "position": drawn, "history": history}
+        scope.graph.add("sample", "sample", logits=logits, **sampling, mode=self.mode, **kept)
+        scope.graph.output(history)
         y = self.finish(scope, embed(scope, "", self.stack, token))
         scope.graph.carry(logits, y)
-        return logits, index
+        return logits, history
 
 
 def build_stream(config: StreamConfig, batch: int = 1) -> StreamModel:
@@ -145,7 +147,7 @@ def build_stream(config: StreamConfig, batch: int = 1) -> StreamModel:
         )
     builder = _Builder(config, batch)
     stack = config.stack
-    logits = index = None
+    logits = history = None
     if stack.input is not None:
         builder.tokens()
     if stack.patches is not None:
@@ -153,19 +155,20 @@ def build_stream(config: StreamConfig, batch: int = 1) -> StreamModel:
     if stack.features is not None:
         builder.features()
     if stack.input is not None and isinstance(stack.output, TokenOutput):
-        logits, index = builder.generate()
+        logits, history = builder.generate()
+    results = {name: (y,) for name, y in builder.outputs.items()}
     return StreamModel(
         batch=batch,
         graphs=builder.graphs,
         shared=builder.shared,
         mode=builder.mode,
         feeds=builder.feeds,
-        results={name: (y,) for name, y in builder.outputs.items()} | ({} if index is None else {"generate": (index,)}),
+        results=results if history is None else results | {"generate": (history,)},
         limits=builder.limits,
         starts=() if logits is None else (logits,),
         config=config,
         inputs=builder.inputs,
         outputs=builder.outputs,
         logits=logits,
-        index=index,
+        history=history,
     )

@@ -19,13 +19,16 @@ Sources: Gumbel, Statistical Theory of Extreme Values, 1954; Maddison, Tarlow an
 | mode | (B) | uint32: 0 hold (the token stays), 1 step, 2 restart (position 0) |
 | token | (B), updated in place | uint32 |
 | position | (B), updated in place | uint32: steps of the stream so far, modulo 2^32 |
-| index | (B) | uint32: the token after the step |
+| history | (B, M), updated in place | uint32: the token of each of the last M steps, at its position modulo M |
+
+M divides 2^32, so that history goes on where position starts again.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
+from vkcat.errors import ShapeError, mismatch
 from vkcat.kernel import Array, Arrays, Case, Kernel, Launch, Sizes
 from vkcat.ops import argmax
 from vkcat.ops.gates import HOLD, RESTART, STEP
@@ -84,14 +87,20 @@ def reference(t: Arrays) -> dict[str, Array]:
     position = np.where(t["mode"] == RESTART, 0, t["position"].astype(np.int64)) + 1
     token = np.where(held, t["token"], chosen).astype(np.uint32)
     after = np.where(held, t["position"], position & 0xFFFFFFFF).astype(np.uint32)
-    return {"token": token, "position": after, "index": token}
+    history = t["history"].copy()
+    live = np.flatnonzero(~held)
+    history[live, (position[live] - 1) % history.shape[1]] = chosen[live]
+    return {"token": token, "position": after, "history": history}
 
 
 def bound(t: Arrays) -> dict[str, Array]:
-    return {name: np.zeros(len(t["logits"])) for name in ("token", "position", "index")}
+    return {name: np.zeros(t[name].shape) for name in ("token", "position", "history")}
 
 
 def launch(sizes: Sizes, tile: int) -> Launch:
+    """Raises `ShapeError` when the history's length is no power of two."""
+    if sizes["M"] & (sizes["M"] - 1):
+        raise ShapeError(mismatch("sample: history", "a power of two of steps", sizes["M"]))
     return Launch(workgroups=(sizes["B"], 1, 1))
 
 
@@ -119,6 +128,7 @@ def inputs(rng: np.random.Generator, case: Case) -> dict[str, Array]:
         "mode": rng.choice(np.array([HOLD, STEP, STEP, RESTART], np.uint32), B),
         "token": rng.integers(0, V, B, dtype=np.uint32),
         "position": rng.choice(np.array([0, 1, (1 << 31) - 1, (1 << 32) - 1], np.uint32), B),
+        "history": rng.integers(0, V, (B, case.sizes["M"]), dtype=np.uint32),
     }
     t["mode"][0] = STEP
     while True:
@@ -141,21 +151,22 @@ KERNEL = Kernel(
         "mode": "B",
         "token": "B",
         "position": "B",
-        "index": "B",
+        "history": "B M",
     },
-    outputs=("index",),
-    updates=("token", "position"),
+    outputs=(),
+    updates=("token", "position", "history"),
     reference=reference,
     bound=bound,
     why="an index is exact",
     launch=launch,
     inputs=inputs,
+    moved=lambda sizes, attributes: {"history": sizes["B"]},
     cases=(
-        Case({"B": 2, "V": 1}),
-        Case({"B": 42, "V": 3}, seed=1),
-        Case({"B": 42, "V": 63}, seed=2),
-        Case({"B": 63, "V": 100}, seed=3),
-        Case({"B": 100, "V": 257}, seed=4),
-        Case({"B": 3, "V": 5000}, seed=5),
+        Case({"B": 2, "V": 1, "M": 1}),
+        Case({"B": 42, "V": 3, "M": 4}, seed=1),
+        Case({"B": 42, "V": 63, "M": 64}, seed=2),
+        Case({"B": 63, "V": 100, "M": 2}, seed=3),
+        Case({"B": 100, "V": 257, "M": 8}, seed=4),
+        Case({"B": 3, "V": 5000, "M": 128}, seed=5),
     ),
 )

@@ -78,7 +78,7 @@ def lay_out(graphs: Iterable[Graph], packing: Packing) -> Layout:
         if tensor in successors or tensor in layout.regions:
             continue
         if tensor.role in (Role.WEIGHT, Role.MEMORY):
-            region = packer.place(tensor, Memory.DEVICE)
+            region = packer.place(tensor, Memory.READBACK if tensor in readable else Memory.DEVICE)
             layout.regions[tensor] = (region, region)
         elif tensor.role is Role.INPUT:
             layout.regions[tensor] = (packer.place(tensor, Memory.UPLOAD), packer.place(tensor, Memory.UPLOAD))

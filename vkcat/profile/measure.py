@@ -1,6 +1,7 @@
 """Time a model's step under each schedule and backend, one after the other in every round.
 
-A step is what a session does for one: the host writes the step's inputs, submits, waits, and reads the outputs. What is
+A step is what a session does for one: the host writes the step's inputs, submits, waits, and reads the outputs; with
+`unrolled`, a part of what it does for many. What is
 compared takes turns in blocks of a few steps, floors included, so that a disturbance of the machine meets all alike.
 
 Timestamps cost time themselves (on software drivers as much as a small kernel), so a step is timed without them, and
@@ -39,7 +40,7 @@ class ScheduleTimes:
     name: str
     backend: str
     dispatches_per_step: int
-    submits_per_step: int
+    submits_per_step: float
     step_us: Spread
     kernel_us: Spread | None
     overhead_us: Spread | None
@@ -83,7 +84,7 @@ class _Series:
     submit: list[float] = field(default_factory=list)
     wait: list[float] = field(default_factory=list)
     kernels: list[list[float]] = field(default_factory=list)
-    submits: int = 0
+    submits: float = 0
 
 
 class _Subject:
@@ -125,18 +126,20 @@ class _Subject:
             self._executor.read(tensor)
 
     def sample(self) -> None:
-        """Time a step, and the kernels of one more after it."""
-        executor, series = self._executor, self.series
+        """Time a step, or as many as go into one submission, and the kernels of one more after it."""
+        executor, series, graph = self._executor, self.series, self.graph.name
+        count = executor.chunk(graph)
         begin = perf_counter_ns()
         self._write_inputs()
-        executor.step(self.graph.name)
+        executor.launch(graph, count)
+        executor.finish()
         self._read_outputs()
-        series.step.append(perf_counter_ns() - begin)
+        series.step.append((perf_counter_ns() - begin) / count)
         times = executor.host_times
-        series.record.append(times.record)
-        series.submit.append(times.submit)
-        series.wait.append(times.wait)
-        series.submits = times.submits
+        series.record.append(times.record / count)
+        series.submit.append(times.submit / count)
+        series.wait.append(times.wait / count)
+        series.submits = times.submits / count
         if self.device.timestamps:
             self._write_inputs()
             series.kernels.append(executor.timed_step(self.graph.name))

@@ -64,7 +64,7 @@ def tables(measurement: Measurement) -> list[Table]:
             times.name,
             times.backend,
             str(times.dispatches_per_step),
-            str(times.submits_per_step),
+            f"{times.submits_per_step:.3g}",
             _cell(times.step_us),
             _cell(times.kernel_us),
             _cell(times.overhead_us),

@@ -23,6 +23,7 @@ class VulkanDevice(Lifetime):
 
     backend = "vulkan"
     offsets = True
+    rewrites = True
     separate_wait = True
 
     def __init__(self, instance: Any, physical: Any, info: DeviceInfo) -> None:
