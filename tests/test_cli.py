@@ -301,7 +301,7 @@ def test_profile_json(g2p: Path, tmp_path: Path, backends: str) -> None:
 def test_profile_of_an_unknown_schedule(g2p: Path) -> None:
     done = CliRunner().invoke(cli, ["profile", str(g2p), "--schedule", "lazy"])
     assert done.exit_code == 2
-    assert "expected some of eager, batched, replay, got 'lazy'" in done.output
+    assert "expected some of eager, batched, replay, unrolled, got 'lazy'" in done.output
 
 
 def test_an_inactive_layer_is_said(g2p: Path) -> None:
