@@ -78,6 +78,9 @@ def test_other_models_keep_names_of_a_tree_of_modules(name: str, tmp_path: Path)
             assert exported[f"{cell}bias_ih"].shape == exported[f"{cell}bias_hh"].shape == (rows,)
         if one.endswith(("norm.weight", "gamma")) or one.startswith("norms."):
             assert exported[one].ndim == 1, "an nn.RMSNorm's"
+        if one.endswith(".convolution.weight"):
+            assert exported[one].shape == (len(model.weights[one]), 1, 4), "an nn.Conv1d's with groups = channels"
+            assert (exported[one][:, 0] == model.weights[one]).all()
 
 
 def _features(*blocks: GruBlock) -> StreamConfig:

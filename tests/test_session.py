@@ -530,7 +530,7 @@ def test_unrolled_submits_many_steps_at_once(vulkan_device: Device, monkeypatch:
     def watched(graph: str, count: int) -> None:
         launch(graph, count)
         launched.append(count)
-        flights.append(len(session._flights) + 1)
+        flights.append(len(session._flights._flying) + 1)
 
     monkeypatch.setattr(session._steps, "launch", watched)
     session.generate(200)
@@ -560,7 +560,7 @@ def test_a_generator_that_is_left_leaves_what_was_drawn(lavapipe: Device) -> Non
     tokens = session.tokens(300, **SAMPLING)
     first = [next(tokens) for _ in range(3)]
     session.step([1, 2])
-    count = int(session._drawn_before[0]) - 64
+    count = int(session._flights.drawn[0]) - 64
     ahead = [next(tokens) for _ in range(count - 3)]
     other = vkcat.Session(stored(ALL), batch=2, device=lavapipe)
     other.prefill(_tokens(2, 5))

@@ -29,7 +29,7 @@ LAYERS = [
     ["blocks", "plan"],
     ["model", "weights", "schedules"],
     ["executor", "reference", "stored", "states", "summary", "presets"],
-    ["runner", "text", "images", "telemetry"],
+    ["runner", "text", "images", "telemetry", "flights"],
     ["session", "transducer", "sequences", "load", "importers", "export"],
     ["validate", "profile"],
     ["cli"],

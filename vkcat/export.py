@@ -2,7 +2,7 @@
 
 A stack of GRU blocks alone is a module with `embedding` (nn.Embedding), `gru` (nn.GRU) and `output` (nn.Linear). Any
 other model's names are a tree of modules already: nn.GRUCell, nn.Linear, nn.RMSNorm, and parameters by themselves where
-torch has no module of that shape.
+torch has no module of that shape; a short convolution is an nn.Conv1d with groups = channels.
 """
 
 from __future__ import annotations
@@ -51,7 +51,12 @@ def state_dict(model: StoredModel) -> dict[str, Array]:
         elif not config.stack.streams:
             expected = "blocks of one size, all forward or all both ways, as torch.nn.GRU has"
             raise ModelError(mismatch(f"{config.name}: blocks", expected, _directions(config.stack)))
-    return {names.get(name, name): np.ascontiguousarray(array) for name, array in model.weights.items()}
+    return {names.get(name, name): _as_torch_has_it(name, array) for name, array in model.weights.items()}
+
+
+def _as_torch_has_it(name: str, array: Array) -> Array:
+    """A depthwise nn.Conv1d's weight has an axis for the one input channel of each group."""
+    return np.ascontiguousarray(array[:, None] if name.endswith(".convolution.weight") else array)
 
 
 def _stacks(config: StreamConfig | TransducerConfig) -> Iterator[tuple[str, Stack]]:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +14,7 @@ from vkcat.arrays import float32, numbers, whole
 from vkcat.config import StreamConfig
 from vkcat.device.interface import Device
 from vkcat.errors import InputError, ModelError, mismatch
+from vkcat.flights import GRAPH, Flight, Flights
 from vkcat.graph import Tensor
 from vkcat.images import cut
 from vkcat.model import build_stream
@@ -26,15 +25,6 @@ from vkcat.telemetry import Record, Telemetry
 
 Array = NDArray[Any]
 Tokens = Sequence[int] | Sequence[Sequence[int]] | Array
-
-
-@dataclass(eq=False)
-class _Flight:
-    """Steps of generation that have been launched; `position` (B) is where the first is drawn."""
-
-    count: int
-    position: Array
-    tokens: Array = field(default_factory=lambda: np.zeros((0, 0), np.uint32))
 
 
 class Session:
@@ -73,8 +63,8 @@ class Session:
         self._outputs: Array = np.zeros((batch, self.model.width), self._dtype)
         self._fresh = np.ones(batch, bool)
         self._changes = 0
-        self._drawn_before: Array = np.zeros(batch, np.int64)
-        self._flights: deque[_Flight] = deque()
+        history = self.model.history
+        self._flights = Flights(self._steps, history, batch) if history is not None else None
         self._mode: Array = np.full(batch, HOLD, np.uint32)
         self._steps.write(self.model.mode, self._mode)
         self._clear(np.ones(batch, bool))
@@ -151,73 +141,61 @@ class Session:
         Greedy with temperature 0, else among the `top_k` most likely (0: all). A stream's tokens follow from seed, its
         number in the batch and how many it drew before. Raises `InputError`.
         """
-        logits = self.model.logits
-        if logits is None:
+        logits, flights = self.model.logits, self._flights
+        if logits is None or flights is None:
             raise InputError(mismatch("generate", "a model that reads and gives tokens", self._kinds()))
         self._check_begun()
-        return self._drawn(logits, whole("count", count), self._sampling(temperature, top_k, seed))
+        sampling = self._sampling(temperature, top_k, seed)
+        return self._drawn(flights, whole("count", count), {**sampling, logits: None})
 
-    def _drawn(self, logits: Tensor, count: int, sampling: Mapping[Tensor, Array]) -> Iterator[Array]:
+    def _drawn(self, flights: Flights, count: int, begin: Mapping[Tensor, Array | None]) -> Iterator[Array]:
+        """Tokens as they land. `begin` is written first, and again when the session was used otherwise meanwhile."""
         left, seen = count, -1
-        flight: _Flight | None = None
+        flight: Flight | None = None
         while left or flight is not None:
             if flight is None:
                 if self._changes != seen:
-                    # The first tokens, or something else was done with the session since the last.
-                    self._begin(logits, sampling)
-                flight = self._launch(left)
+                    self._begin(begin)
+                flight = self._launch(flights, left)
                 left, seen = left - flight.count, self._changes
-            behind: _Flight | None = None
+            behind: Flight | None = None
             if left and self._changes == seen and self._ahead():
-                behind = self._launch(left)
+                behind = self._launch(flights, left)
                 left, seen = left - behind.count, self._changes
-            self._land(flight)
+            self._land(flights, flight)
             for at in range(flight.count):
                 yield flight.tokens[:, at]
             flight = behind
 
-    def _begin(self, logits: Tensor, sampling: Mapping[Tensor, Array]) -> None:
+    def _begin(self, values: Mapping[Tensor, Array | None]) -> None:
+        """Write what generation goes on from; None stands for the last outputs."""
         self._settle()
         self._check_begun()
-        for tensor, values in {**sampling, logits: self._outputs}.items():
-            self._steps.write(tensor, values)
+        for tensor, array in values.items():
+            self._steps.write(tensor, self._outputs if array is None else array)
         self._write_mode(np.full(self.batch, STEP, np.uint32))
 
     def _ahead(self) -> bool:
         """Whether steps are launched before those before them have been looked at: never where each is told of."""
-        return self._telemetry is None and self._steps.chunk("generate") > 1
+        return self._telemetry is None and self._steps.chunk(GRAPH) > 1
 
-    def _launch(self, left: int) -> _Flight:
-        most = min(left, self._steps.chunk("generate")) if self._ahead() else 1
-        # Powers of two, so that few different numbers of steps are ever recorded.
-        count = 1 << (most.bit_length() - 1)
-        self._steps.launch("generate", count)
-        flight = _Flight(count, self._drawn_before.copy())
-        self._drawn_before = self._drawn_before + count
+    def _launch(self, flights: Flights, left: int) -> Flight:
         self._changes += 1
-        self._flights.append(flight)
-        return flight
+        return flights.launch(min(left, self._steps.chunk(GRAPH)) if self._ahead() else 1)
 
-    def _land(self, flight: _Flight) -> None:
-        """Wait for a launch and for those before it, and read what they drew; once done, nothing."""
-        history = self.model.history
-        assert history is not None
-        if flight not in self._flights:
-            return
-        while flight in self._flights:
-            first = self._flights.popleft()
-            self._steps.finish()
-            at = (first.position[:, None] + np.arange(first.count)) % history.shape[1]
-            first.tokens = np.take_along_axis(self._steps.read(history), at, axis=1)
-        if not self._flights:
-            self._outputs = self._steps.read(self.model.outputs["generate"])
-            if self._telemetry is not None and self._on_step is not None:
-                self._on_step(self._telemetry.record(self._steps, "generate"))
+    def _land(self, flights: Flights, flight: Flight) -> None:
+        if flights.land(flight) and flights.last is None:
+            self._outputs = self._steps.read(self.model.outputs[GRAPH])
+            self._tell(GRAPH)
 
     def _settle(self) -> None:
         """End what has been launched, before anything else is asked of the device."""
-        if self._flights:
-            self._land(self._flights[-1])
+        if self._flights is not None and self._flights.last is not None:
+            self._land(self._flights, self._flights.last)
+
+    def _tell(self, graph: str) -> None:
+        if self._telemetry is not None and self._on_step is not None:
+            self._on_step(self._telemetry.record(self._steps, graph))
 
     def _check_begun(self) -> None:
         if self._fresh.any():
@@ -264,12 +242,13 @@ class Session:
         for name, tensor in self.model.shared.kept.items():
             self._steps.write(tensor, saved.kept[name])
         self._outputs, self._fresh = saved.outputs, saved.fresh
-        if "drawn" in saved.kept:
-            self._drawn_before = saved.kept["drawn"].astype(np.int64)
+        if self._flights is not None:
+            self._flights.drawn = saved.kept["drawn"].astype(np.int64)
         self._changes += 1
 
     def close(self) -> None:
-        self._flights.clear()
+        if self._flights is not None:
+            self._flights.forget()
         self._steps.close()
 
     def _kinds(self) -> str:
@@ -306,8 +285,7 @@ class Session:
         self._outputs = np.where(live[:, None], output, self._outputs)
         self._fresh &= ~live
         self._changes += 1
-        if self._telemetry is not None and self._on_step is not None:
-            self._on_step(self._telemetry.record(self._steps, graph))
+        self._tell(graph)
 
     def _write_mode(self, mode: Array) -> None:
         if not np.array_equal(mode, self._mode):
@@ -317,7 +295,8 @@ class Session:
     def _clear(self, streams: NDArray[np.bool_]) -> None:
         """What the host, and not a step's mode, takes back to its start: outputs, and how many tokens were drawn."""
         self._outputs = np.where(streams[:, None], 0, self._outputs)
-        self._drawn_before = np.where(streams, 0, self._drawn_before)
+        if self._flights is not None:
+            self._flights.drawn = np.where(streams, 0, self._flights.drawn)
         for name in ("token", "drawn", "history"):
             if name in self.model.shared.kept:
                 tensor = self.model.shared.kept[name]
