@@ -40,6 +40,7 @@ def test_every_node_of_every_step(vulkan_device: Device, name: str) -> None:
     assert [f"{r.op} {r.case}: {r.problem}" for r in results if not r.passed] == []
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("dtype", PRECISIONS[1:])
 @pytest.mark.parametrize("name", ["all", "experts"])
 def test_every_node_in_float16(vulkan_device: Device, name: str, dtype: str) -> None:
@@ -144,6 +145,7 @@ def test_one_seed_gives_the_same_bits(vulkan_device: Device, schedule: str) -> N
     assert run(schedule, 1) != run(schedule, 2)
 
 
+@pytest.mark.long
 def test_both_backends_give_the_same_bits(both_backends: list[Device]) -> None:
     outputs = []
     for device in both_backends:
@@ -520,6 +522,7 @@ def test_unrolled_draws_what_replay_does(vulkan_device: Device, tmp_path: Path) 
     assert all((kept[0][name] == kept[1][name]).all() for name in kept[0])
 
 
+@pytest.mark.long
 def test_unrolled_submits_many_steps_at_once(vulkan_device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
     session = _unrolled(vulkan_device)
     session.generate(200)

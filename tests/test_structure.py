@@ -149,6 +149,7 @@ def test_readme_counts_the_checks() -> None:
     assert f"{checks} checked, 0 failed" in (ROOT / "README.md").read_text()
 
 
+@pytest.mark.long
 def test_compiling_all_leaves_only_what_has_a_source(tmp_path: Path) -> None:
     (tmp_path / "renamed.spv").write_bytes(b"old")
     glsl.compile_all(SOURCES, tmp_path)
