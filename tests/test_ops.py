@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from vkcat.config import blocks
 from vkcat.config.model import DTYPES
 from vkcat.device.interface import Device
 from vkcat.glsl import VARIANTS, variants
 from vkcat.kernel import PRECISIONS, Case, Kernel, check_interface
-from vkcat.ops import OPS
+from vkcat.ops import OPS, delta_memory, depth_attnres, moe_expert, moe_route, ring_attention
 from vkcat.shader import SOURCES, load
 from vkcat.validate.ops import case_shader, validate_case
 
@@ -33,6 +34,13 @@ def test_interface_is_the_kernels(kernel: Kernel) -> None:
 def test_precisions_of_configurations_are_the_kernels() -> None:
     assert DTYPES == PRECISIONS
     assert {f".{precision}" for precision in PRECISIONS[1:]} == set(VARIANTS)
+
+
+def test_limits_of_configurations_are_the_kernels() -> None:
+    assert blocks.MOST_CHOSEN == moe_route.MOST
+    assert blocks.MOST_SOURCES == depth_attnres.MOST
+    assert blocks.WIDEST_HEAD == ring_attention.WIDEST == delta_memory.WIDEST
+    assert blocks.WIDEST_EXPERT == moe_expert.WIDEST
 
 
 def test_packed_matrices_are_those_the_shaders_unpack() -> None:

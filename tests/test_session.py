@@ -20,7 +20,9 @@ from vkcat.errors import DeviceError, InputError, ModelError
 from vkcat.images import cut
 from vkcat.kernel import PRECISIONS, ROUNDED
 from vkcat.model import build
+from vkcat.model.stream import HISTORY
 from vkcat.presets import initial_model, names, preset
+from vkcat.schedules import MOST_STEPS
 from vkcat.stored import StoredModel
 from vkcat.validate import validate_model
 from vkcat.weights import save_model
@@ -542,6 +544,10 @@ def test_unrolled_submits_many_steps_at_once(vulkan_device: Device, monkeypatch:
     assert max(launched) >= 8
     assert all(count & (count - 1) == 0 for count in launched)
     assert max(flights) == 2
+
+
+def test_the_history_holds_two_submissions() -> None:
+    assert 2 * MOST_STEPS <= HISTORY
 
 
 def test_a_submission_keeps_within_its_limit(lavapipe: Device, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -277,3 +277,8 @@ def test_tokens_in_vectors_out(tmp_path: Path) -> None:
     line = _output("run", str(tmp_path / "m"), "--prompt", "ab", *REFERENCE)
     expected = vkcat.Session(tmp_path / "m", device="reference").prefill(list(b"ab"))[0]
     assert np.allclose([float(number) for number in line.split("\t")], expected, rtol=1e-6)
+
+
+def test_help_names_every_shipped_configuration() -> None:
+    shown = _output("init", "--help")
+    assert all(name in shown for name in presets.names())

@@ -42,3 +42,10 @@ def float32(subject: str, values: ArrayLike) -> NDArray[np.float32]:
     if lost.any():
         raise InputError(mismatch(subject, "numbers that float32 can hold", array[lost].flat[0]))
     return narrow
+
+
+def check_ids(subject: str, ids: NDArray[Any], count: int) -> None:
+    """Raises `InputError` unless all of an array of integers are below `count`, and none is negative."""
+    bad = ids[(ids < 0) | (ids >= count)]
+    if bad.size:
+        raise InputError(mismatch(subject, f"0 to {count - 1}", bad.flat[0]))

@@ -49,6 +49,11 @@ class Tensor:
         return int(np.prod(self.shape[:-1], dtype=np.int64)) if len(self.shape) > 1 else 1
 
     @property
+    def size(self) -> int:
+        """Elements, without padding."""
+        return int(np.prod(self.shape, dtype=np.int64))
+
+    @property
     def nbytes(self) -> int:
         """Bytes on a device, padding included."""
         return np.dtype(self.dtype).itemsize * self.rows * self.pitch
@@ -85,7 +90,7 @@ class Node:
         parts = self.kernel.moved(self.sizes, self.attributes)
         found = {}
         for binding, tensor in self.tensors.items():
-            whole = int(np.prod(tensor.shape)) * (2 if binding in self.kernel.updates else 1)
+            whole = tensor.size * (2 if binding in self.kernel.updates else 1)
             found[binding] = min(whole, parts.get(binding, whole))
         return found
 

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import atexit
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from vkcat.device.backends import BACKENDS, open_device
 from vkcat.device.interface import Device
 from vkcat.errors import InputError, mismatch
 from vkcat.executor import Executor, Steps
 from vkcat.graph import Graph
+from vkcat.model import Model
 from vkcat.reference import ReferenceExecutor
 from vkcat.schedules import SCHEDULES
 
@@ -52,6 +54,15 @@ class Runner:
         if self._device is None:
             return ReferenceExecutor(graphs)
         return Executor(self._device, graphs, self._schedule)
+
+
+def started(make: Callable[[Sequence[Graph]], Steps], model: Model, weights: Mapping[str, NDArray[Any]]) -> Steps:
+    """What runs the graphs of `model`, by a `Runner`, with everything written that is set once. Raises `ModelError`."""
+    values = model.values(weights)
+    steps = make(tuple(model.graphs.values()))
+    for tensor, array in values.items():
+        steps.write(tensor, array)
+    return steps
 
 
 @lru_cache(maxsize=None)

@@ -10,6 +10,7 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -87,11 +88,11 @@ def _split(commands: Sequence[Command]) -> list[list[Command]]:
     return pieces
 
 
-class _StepByStep:
+class _StepByStep(ABC):
     """A launch is a step, run to its end."""
 
-    def __call__(self, graph: str, parity: int) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def __call__(self, graph: str, parity: int) -> None: ...
 
     def chunk(self, graph: str) -> int:
         del graph
@@ -102,7 +103,8 @@ class _StepByStep:
             self(graph, (parity + at) & 1)
 
     def finish(self) -> None:
-        pass
+        """Nothing is under way."""
+        return
 
 
 class _Eager(_StepByStep):

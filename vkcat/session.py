@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vkcat import states
-from vkcat.arrays import float32, numbers, whole
+from vkcat.arrays import check_ids, float32, numbers, whole
 from vkcat.config import StreamConfig
 from vkcat.device.interface import Device
 from vkcat.errors import InputError, ModelError, mismatch
@@ -19,7 +19,7 @@ from vkcat.graph import Tensor
 from vkcat.images import cut
 from vkcat.model import build_stream
 from vkcat.ops.gates import HOLD, RESTART, STEP
-from vkcat.runner import Runner
+from vkcat.runner import Runner, started
 from vkcat.stored import StoredModel, read_model
 from vkcat.telemetry import Record, Telemetry
 
@@ -57,9 +57,7 @@ class Session:
         self._telemetry = Telemetry(self.model) if on_step is not None else None
         runner = runner or Runner("session", device, backend, schedule)
         self._dtype = runner.dtype
-        self._steps = runner(tuple(self.model.graphs.values()))
-        for tensor, values in self.model.values(stored.weights).items():
-            self._steps.write(tensor, values)
+        self._steps = started(runner, self.model, stored.weights)
         self._outputs: Array = np.zeros((batch, self.model.width), self._dtype)
         self._fresh = np.ones(batch, bool)
         self._changes = 0
@@ -146,16 +144,16 @@ class Session:
             raise InputError(mismatch("generate", "a model that reads and gives tokens", self._kinds()))
         self._check_begun()
         sampling = self._sampling(temperature, top_k, seed)
-        return self._drawn(flights, whole("count", count), {**sampling, logits: None})
+        return self._drawn(flights, logits, whole("count", count), sampling)
 
-    def _drawn(self, flights: Flights, count: int, begin: Mapping[Tensor, Array | None]) -> Iterator[Array]:
-        """Tokens as they land. `begin` is written first, and again when the session was used otherwise meanwhile."""
+    def _drawn(self, flights: Flights, logits: Tensor, count: int, sampling: Mapping[Tensor, Array]) -> Iterator[Array]:
+        """Tokens as they land; begun again when the session was used otherwise meanwhile."""
         left, seen = count, -1
         flight: Flight | None = None
         while left or flight is not None:
             if flight is None:
                 if self._changes != seen:
-                    self._begin(begin)
+                    self._begin(logits, sampling)
                 flight = self._launch(flights, left)
                 left, seen = left - flight.count, self._changes
             behind: Flight | None = None
@@ -167,12 +165,12 @@ class Session:
                 yield flight.tokens[:, at]
             flight = behind
 
-    def _begin(self, values: Mapping[Tensor, Array | None]) -> None:
-        """Write what generation goes on from; None stands for the last outputs."""
+    def _begin(self, logits: Tensor, sampling: Mapping[Tensor, Array]) -> None:
+        """Write what generation goes on from."""
         self._settle()
         self._check_begun()
-        for tensor, array in values.items():
-            self._steps.write(tensor, self._outputs if array is None else array)
+        for tensor, array in {**sampling, logits: self._outputs}.items():
+            self._steps.write(tensor, array)
         self._write_mode(np.full(self.batch, STEP, np.uint32))
 
     def _ahead(self) -> bool:
@@ -268,9 +266,7 @@ class Session:
         if len(rows) != self.batch or any(row.ndim != 1 for row in rows):
             raise InputError(mismatch("tokens", f"{self.batch} sequences of ids", f"{len(rows)} of {rows[:1]}"))
         for row in rows:
-            if ((row < 0) | (row >= read.count)).any():
-                bad = row[(row < 0) | (row >= read.count)]
-                raise InputError(mismatch("tokens", f"0 to {read.count - 1}", bad[0]))
+            check_ids("tokens", row, read.count)
         return [row.tolist() for row in rows]
 
     def _read_tokens(self, ids: Array, live: NDArray[np.bool_]) -> None:

@@ -25,6 +25,12 @@ class StoredModel:
     config: ModelConfig
     weights: Mapping[str, NDArray[Any]]
 
+    @property
+    def described(self) -> str:
+        """Name, tensors and parameters, in a line."""
+        values = sum(array.size for array in self.weights.values())
+        return f"{self.config.name}, {len(self.weights)} tensors, {values:,} parameters"
+
     @cached_property
     def identity(self) -> str:
         """The name, with a digest of configuration and weights: what a saved state belongs to."""

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-
 from vkcat.graph import Graph, Node, Role, Tensor
 from vkcat.model import Model
 
@@ -33,12 +31,12 @@ class Cost:
 
 
 def parameters(model: Model) -> int:
-    return sum(_count(tensor) for tensor in model.weights.values())
+    return sum(tensor.size for tensor in model.weights.values())
 
 
 def state_bytes(model: Model) -> int:
     """Of one stream, what a saved state holds; both slots of a state count once."""
-    return sum(4 * _count(tensor) for tensor in model.shared.kept.values()) // model.batch
+    return sum(4 * tensor.size for tensor in model.shared.kept.values()) // model.batch
 
 
 def costs(model: Model) -> list[Cost]:
@@ -78,8 +76,8 @@ def _part(model: Model, name: str, nodes: list[Node]) -> Part:
     return Part(
         name=name,
         ops=tuple(dict.fromkeys(node.kernel.name for node in nodes)),
-        parameters=sum(_count(tensor) for tensor in tensors & weights),
-        state_bytes=sum(4 * _count(tensor) for tensor in tensors & kept) // model.batch,
+        parameters=sum(tensor.size for tensor in tensors & weights),
+        state_bytes=sum(4 * tensor.size for tensor in tensors & kept) // model.batch,
         bytes_moved=sum(node.bytes_moved for node in nodes),
     )
 
@@ -93,7 +91,3 @@ def _active(model: Model, nodes: list[Node]) -> int:
             if tensor.role is Role.WEIGHT and tensor in weights:
                 read[tensor] = max(read.get(tensor, 0), count)
     return sum(read.values())
-
-
-def _count(tensor: Tensor) -> int:
-    return int(np.prod(tensor.shape, dtype=np.int64))

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from vkcat.errors import InputError, mismatch
 from vkcat.model import TransducerModel
 from vkcat.ops.gates import HOLD, RESTART, STEP
-from vkcat.runner import Runner
+from vkcat.runner import Runner, started
 from vkcat.text import Alphabet
 
 Array = NDArray[Any]
@@ -22,9 +22,7 @@ class Transducer:
 
     def __init__(self, model: TransducerModel, weights: Mapping[str, Array], runner: Runner) -> None:
         self.model = model
-        self._steps = runner(tuple(model.graphs.values()))
-        for tensor, values in model.values(weights).items():
-            self._steps.write(tensor, values)
+        self._steps = started(runner, model, weights)
         _, self._written = model.config.symbols
         self._alphabet = Alphabet(model.config.read, "word", "encoder.input")
         output = model.config.output

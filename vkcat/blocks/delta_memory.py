@@ -32,9 +32,7 @@ def delta_memory(scope: Scope, name: str, block: DeltaMemoryBlock, x: Tensor) ->
     }
     beta = scope.linear(f"{name}.beta", x, block.heads)
     down = scope.linear(f"{name}.retention_down", x, block.rank)
-    up = shared.matrix(f"{name}.retention_up.weight", keys, block.rank, initial=fan_in(block.rank))
-    bias = shared.weight(f"{name}.retention_up.bias", keys, initial=_retention_bias)
-    (z,) = graph.add("linear", f"{name}.retention_up", x=down, w=up, bias=bias)
+    z = scope.linear(f"{name}.retention_up", down, keys, bias=_retention_bias)
     (o,) = graph.add(
         "delta_memory",
         name,

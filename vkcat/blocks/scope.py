@@ -21,9 +21,8 @@ Initial = Callable[[np.random.Generator, tuple[int, ...]], Array]
 class Shared:
     """Weights, constants and states by name. Asked for again, they are the same tensors.
 
-    `precision` is one of vkcat.kernel.PRECISIONS.
-
-    `constants` are weights that no file holds, `initials` how each weight is drawn, `kept` what goes from step to step.
+    `precision` is one of vkcat.kernel.PRECISIONS. `constants` are weights that no file holds, `initials` how each
+    weight is drawn, `kept` what goes from step to step.
     """
 
     batch: int
@@ -84,11 +83,13 @@ class Scope:
     shared: Shared
     eps: float
 
-    def linear(self, name: str, x: Tensor, width: int, *, bias: bool = False, initial: Initial | None = None) -> Tensor:
-        """x (B, K) through a weight (width, K)."""
-        shared, initial = self.shared, initial or fan_in(x.shape[-1])
-        w = shared.matrix(f"{name}.weight", width, x.shape[-1], initial=initial)
-        b = shared.weight(f"{name}.bias", width, initial=initial) if bias else shared.zeros(width)
+    def linear(
+        self, name: str, x: Tensor, width: int, *, initial: Initial | None = None, bias: Initial | None = None
+    ) -> Tensor:
+        """x (B, K) through a weight (width, K), and a bias (width) when told how that is drawn."""
+        shared, inputs = self.shared, x.shape[-1]
+        w = shared.matrix(f"{name}.weight", width, inputs, initial=initial or fan_in(inputs))
+        b = shared.zeros(width) if bias is None else shared.weight(f"{name}.bias", width, initial=bias)
         (y,) = self.graph.add("linear", name, x=x, w=w, bias=b)
         return y
 

@@ -67,6 +67,4 @@ def _save(out: Path, imported: Imported) -> None:
     """Write the folder and say what it holds, and what was not as it is there."""
     model = imported.model
     save_model(out, model.config, model.weights)
-    values = sum(array.size for array in model.weights.values())
-    line = f"{out}: {model.config.name}, {len(model.weights)} tensors, {values:,} parameters"
-    click.echo("; ".join((line, *imported.notes)))
+    click.echo("; ".join((f"{out}: {model.described}", *imported.notes)))

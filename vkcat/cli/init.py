@@ -26,6 +26,4 @@ def init(name: str, out: Path, seed: int, dtype: str | None) -> None:
     config = presets.preset(name)
     model = presets.initial_model(dataclasses.replace(config, dtype=dtype or config.dtype), seed)
     save_model(out, model.config, model.weights)
-    values = sum(array.size for array in model.weights.values())
-    made = f"{model.config.name}, {len(model.weights)} tensors, {values:,} parameters"
-    click.echo(f"{out}: {made}, {model.config.dtype}, seed {seed}")
+    click.echo(f"{out}: {model.described}, {model.config.dtype}, seed {seed}")

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from vkcat.blocks import Scope, Shared, gru_block
+from vkcat.blocks.scope import fan_in
 from vkcat.config import ContinuousOutput, GruBlock, Stack, StreamConfig
 from vkcat.graph import Graph, Role, Tensor
 from vkcat.model.interface import Model, mode_input
@@ -79,7 +80,7 @@ class _Builder:
         """x (B, size) through the weights `name`."""
         scope = self.scope(name)
         x = self.input(f"{name}.x", size)
-        self.finish(scope, FORWARD, [x], [scope.linear(name, x, width, bias=True)])
+        self.finish(scope, FORWARD, [x], [scope.linear(name, x, width, bias=fan_in(size))])
 
     def blocks(self, first: int, blocks: list[GruBlock], width: int) -> None:
         """Blocks of one direction, or one that reads both ways, over x (B, width) of each direction."""

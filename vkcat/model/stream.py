@@ -80,7 +80,7 @@ class _Builder:
         y = run_stack(scope, "", self.stack, x)
         output = self.stack.output
         if not isinstance(output, ContinuousOutput) or output.projection:
-            y = scope.linear("output", y, output_width(self.stack), bias=True)
+            y = scope.linear("output", y, output_width(self.stack), bias=fan_in(y.shape[-1]))
         scope.graph.output(y)
         self.feeds[scope.graph.name] = feeds
         self.outputs[scope.graph.name] = y
@@ -114,7 +114,9 @@ class _Builder:
         given = self.input("features", self.stack.features.size)
         scope = self.scope("features")
         projected = self.stack.features.projection
-        x = scope.linear("features", given, self.stack.width, bias=True) if projected else given
+        x = given
+        if projected:
+            x = scope.linear("features", given, self.stack.width, bias=fan_in(given.shape[-1]))
         self.finish(scope, x, given, self.mode)
 
     def generate(self) -> tuple[Tensor, Tensor]:

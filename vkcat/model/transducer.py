@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from vkcat.blocks import Shared
+from vkcat.blocks.scope import fan_in
 from vkcat.config import TransducerConfig
 from vkcat.graph import Graph, Role, Tensor
 from vkcat.model.interface import Model, mode_input
@@ -38,7 +39,7 @@ def build_transducer(config: TransducerConfig, batch: int = 1) -> TransducerMode
     writing = scope_of(decode, mode, shared, config.decoder)
     h = run_stack(writing, "decoder.", config.decoder, embed(writing, "decoder.", config.decoder, token))
     _, written = config.symbols
-    logits = writing.linear("decoder.output", h, len(written), bias=True)
+    logits = writing.linear("decoder.output", h, len(written), bias=fan_in(h.shape[-1]))
     (chosen,) = decode.add("argmax", "decoder.token", x=logits)
     decode.carry(token, chosen)
     decode.output(chosen)

@@ -8,13 +8,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from vkcat.arrays import check_ids
 from vkcat.config import StreamConfig
 from vkcat.device.interface import Device
 from vkcat.errors import InputError, ModelError, mismatch
 from vkcat.model import build_sequence
 from vkcat.model.sequence import Pass
 from vkcat.ops.gates import RESTART
-from vkcat.runner import Runner
+from vkcat.runner import Runner, started
 from vkcat.sequences.conventions import step_counts
 from vkcat.sequences.steps import step_modes, step_through, within_lengths
 from vkcat.stored import StoredModel, read_model
@@ -47,9 +48,7 @@ class Sequences:
         self.batch = batch
         runner = runner or Runner("sequences", device, backend, schedule)
         self._dtype = runner.dtype
-        self._steps = runner(tuple(self.model.graphs.values()))
-        for tensor, values in self.model.values(stored.weights).items():
-            self._steps.write(tensor, values)
+        self._steps = started(runner, self.model, stored.weights)
 
     def run(self, x: ArrayLike, lengths: ArrayLike | None = None) -> Array:
         """Outputs (B, T, V) of every step, in float32 (in the reference, float64).
@@ -87,9 +86,7 @@ class Sequences:
         ids = self._batched("tokens", x, f"({self.batch}, T)", 2)
         if ids.dtype.kind not in "iu" and ids.size:
             raise InputError(mismatch("tokens", "integers", ids.dtype))
-        bad = np.flatnonzero((ids < 0) | (ids >= count))
-        if bad.size:
-            raise InputError(mismatch("tokens", f"0 to {count - 1}", ids.flat[bad[0]]))
+        check_ids("tokens", ids, count)
         return ids.astype(np.uint32)
 
     def _features(self, x: ArrayLike) -> Array:
