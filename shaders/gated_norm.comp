@@ -7,7 +7,7 @@
 // and head.
 
 layout(local_size_x = 64) in;
-#include "sum.glsl"
+#include "workgroup.glsl"
 
 layout(push_constant) uniform Sizes { uint B; uint P; uint V; float eps; };
 

@@ -6,7 +6,7 @@
 // in shared memory.
 
 layout(local_size_x = 64) in;
-#include "sum.glsl"
+#include "workgroup.glsl"
 
 layout(push_constant) uniform Sizes { uint B; uint D; float eps; };
 

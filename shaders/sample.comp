@@ -9,6 +9,7 @@
 // function of seed, stream, position and index alone. A held stream changes nothing. One workgroup a stream.
 
 layout(local_size_x = 64) in;
+#include "best.glsl"
 
 layout(push_constant) uniform Sizes { uint B; uint V; uint M; };
 
@@ -22,99 +23,6 @@ layout(binding = 6) buffer Token { uint token[]; };
 layout(binding = 7) buffer Position { uint position[]; };
 layout(binding = 8) buffer History { uint history[]; };
 
-const uint LANES = gl_WorkGroupSize.x;
+#include "draw.glsl"
 
-shared uint counts[LANES];
-shared float best_score[LANES];
-shared uint best_index[LANES];
-
-// Unsigned integers in the order of floats; NaN below all of them, both zeros alike.
-uint ordered(float x) {
-    uint bits = floatBitsToUint(x);
-    if ((bits & 0x7FFFFFFFu) > 0x7F800000u) return 0u;
-    if ((bits & 0x7FFFFFFFu) == 0u) return 0x80000000u;
-    return (bits & 0x80000000u) != 0u ? ~bits : bits | 0x80000000u;
-}
-
-uint workgroup_count(uint value) {
-    uint lane = gl_LocalInvocationID.x;
-    barrier();
-    counts[lane] = value;
-    for (uint half_size = LANES >> 1; half_size > 0u; half_size >>= 1) {
-        barrier();
-        if (lane < half_size) counts[lane] += counts[lane + half_size];
-    }
-    barrier();
-    return counts[0];
-}
-
-// How many logits of a row are at least (or, with `only`, exactly) `least`, of those before index `end`.
-uint count(uint row, uint least, bool only, uint end) {
-    uint found = 0u;
-    for (uint v = gl_LocalInvocationID.x; v < end; v += LANES) {
-        uint key = ordered(logits[row + v]);
-        found += (only ? key == least : key >= least) ? 1u : 0u;
-    }
-    return workgroup_count(found);
-}
-
-// The value of the k-th greatest logit, and the index from which on logits of that value are left out: built bit by bit.
-uvec2 last_chosen(uint row, uint k) {
-    uint least = 0u;
-    for (uint bit = 0x80000000u; bit > 0u; bit >>= 1) {
-        if (count(row, least | bit, false, V) >= k) least |= bit;
-    }
-    uint above = least == 0xFFFFFFFFu ? 0u : count(row, least + 1u, false, V);
-    uint end = 0u;
-    for (uint bit = 1u << findMSB(V); bit > 0u; bit >>= 1) {
-        uint further = min(end | bit, V);
-        if (count(row, least, true, further) <= k - above) end = further;
-    }
-    return uvec2(least, end);
-}
-
-bool better(float score, uint at, float than, uint than_at) {
-    return score > than || (score == than && at < than_at);
-}
-
-void main() {
-    uint b = gl_WorkGroupID.x;
-    uint lane = gl_LocalInvocationID.x;
-    uint row = b * pitch(V);
-    bool drawn = temperature[b] > 0.0;
-    uint step_number = mode[b] == RESTART ? 0u : position[b];
-    uvec2 last = uvec2(0u, V);
-    if (drawn && top_k[b] > 0u && top_k[b] < V) last = last_chosen(row, top_k[b]);
-
-    float score = uintBitsToFloat(0xFF800000u);
-    uint at = V;
-    for (uint v = lane; v < V; v += LANES) {
-        float candidate = logits[row + v];
-        uint key = ordered(candidate);
-        if (key < last.x || (key == last.x && v >= last.y)) continue;
-        if (drawn) {
-            uint word = philox(uvec4(v >> 2, step_number, 0u, 0u), uvec2(seed[b], stream[b]))[v & 3u];
-            candidate = candidate / temperature[b] - log(exponential(word));
-        }
-        if (better(candidate, v, score, at)) {
-            score = candidate;
-            at = v;
-        }
-    }
-    best_score[lane] = score;
-    best_index[lane] = at;
-    for (uint half_size = LANES >> 1; half_size > 0u; half_size >>= 1) {
-        barrier();
-        if (lane < half_size &&
-            better(best_score[lane + half_size], best_index[lane + half_size], best_score[lane], best_index[lane])) {
-            best_score[lane] = best_score[lane + half_size];
-            best_index[lane] = best_index[lane + half_size];
-        }
-    }
-    if (lane > 0u) return;
-    if (mode[b] == HOLD) return;
-    uint chosen = best_index[0] < V ? best_index[0] : 0u;
-    token[b] = chosen;
-    history[b * pitch(M) + step_number % M] = chosen;
-    position[b] = step_number + 1u;
-}
+void main() { drawn_token(gl_WorkGroupID.x); }

@@ -6,7 +6,7 @@
 // Telemetry of a state: the root mean square of its change in a step. One workgroup a stream.
 
 layout(local_size_x = 64) in;
-#include "sum.glsl"
+#include "workgroup.glsl"
 
 layout(push_constant) uniform Sizes { uint B; uint H; };
 

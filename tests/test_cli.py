@@ -221,7 +221,7 @@ def test_validate_a_users_shader(tmp_path: Path) -> None:
         ),
         ("buffer Bias { float bias", "buffer Bias { int bias", "2: reads int32 bias"),
         ("void main() {", "#error \udcff\nvoid main() {", "my.comp: glslangValidator failed"),
-        ("TILE = 1u", "LANES = 1u", "my.comp: glslangValidator failed"),
+        ("+ bias[n]", "+ nothing[n]", "my.comp: glslangValidator failed"),
     ],
 )
 def test_validate_a_users_shader_of_another_interface(tmp_path: Path, old: str, new: str, message: str) -> None:

@@ -84,10 +84,10 @@ def test_unusable_devices_are_passed_over_and_named() -> None:
     ],
 )
 def test_shader_beyond_a_limit(limit: str, value: object, message: str) -> None:
-    check_shader(load("argmax"), INFO)
+    check_shader(load("argmax"), (), INFO)
     small = dataclasses.replace(INFO, limits=dataclasses.replace(LIMITS, **{limit: value}))
     with pytest.raises(DeviceError, match=f"argmax: Test: expected {message}"):
-        check_shader(load("argmax"), small)
+        check_shader(load("argmax"), (), small)
 
 
 class _NoBuffer:

@@ -20,13 +20,14 @@ SHADERS = sorted(f"{path.stem}{suffix}" for path in SOURCES.glob("*.comp") for s
 
 # From the ground up; a module may import from its own layer and those before it.
 LAYERS = [
-    ["errors", "glsl"],
+    ["errors", "glsl", "tiling"],
     ["spirv", "files", "arrays", "config"],
     ["shader"],
     ["kernel", "device"],
+    ["composed"],
     ["ops"],
     ["graph"],
-    ["blocks", "plan"],
+    ["blocks", "plan", "parameters", "fusion"],
     ["model", "weights", "schedules"],
     ["executor", "reference", "stored", "states", "summary", "presets"],
     ["runner", "text", "images", "telemetry", "flights"],

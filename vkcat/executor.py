@@ -12,11 +12,12 @@ from numpy.typing import NDArray
 
 from vkcat.device.interface import Barrier, Buffer, Command, Device, Dispatch, Memory, Slice, ToHost
 from vkcat.errors import DeviceError, InputError, mismatch
-from vkcat.graph import Graph, Tensor
-from vkcat.kernel import TILE, check_interface, tile
+from vkcat.graph import Graph, Node, Role, Tensor
+from vkcat.parameters import default_tiling, parameters
 from vkcat.plan import BufferSpec, Packing, Plan, PlannedDispatch, Region, Step, schedule
 from vkcat.schedules import RUNNERS, Commands, HostTimes, Runner
 from vkcat.shader import Shader, load
+from vkcat.tiling import Tiling
 
 Array = NDArray[Any]
 
@@ -64,7 +65,8 @@ def _exclusive(method: Callable[Concatenate[Executor, P], R]) -> Callable[Concat
 class Executor:
     """Graphs planned and prepared on a device.
 
-    `shaders` replaces shaders by name. With `timestamps` there is `timed_step` as well.
+    `shaders` replaces shaders by name, `tiling` how products are shared out. With `timestamps` there is `timed_step` as
+    well.
 
     Executors on one device may be used from several threads, each executor from one at a time. Raises `DeviceError`
     when something does not fit the device, or the device or executor has been closed.
@@ -79,12 +81,14 @@ class Executor:
         timestamps: bool = False,
         shaders: Mapping[str, Shader] | None = None,
         packing: Packing | None = None,
+        tiling: Callable[[Node], Tiling] | None = None,
     ) -> None:
         if schedule_name not in RUNNERS:
             raise InputError(mismatch("schedule", f"one of {', '.join(RUNNERS)}", repr(schedule_name)))
         self.device = device
         self._closed = False
         self.plan: Plan = schedule(graphs, packing or device_packing(device))
+        self._tiling = tiling or (lambda node: default_tiling(node, device.info.kind))
         self._parity = 0
         self._written: dict[Tensor, int] = {}
         self._views: tuple[dict[Tensor, Array], dict[Tensor, Array]] = ({}, {})
@@ -137,19 +141,11 @@ class Executor:
         return commands
 
     def _dispatch(self, planned: PlannedDispatch, shaders: Mapping[str, Shader]) -> Dispatch:
-        kernel, sizes = planned.node.kernel, planned.node.sizes
-        shader = shaders.get(planned.node.shader) or load(planned.node.shader)
-        check_interface(kernel, shader)
-        interface = shader.interface
-        rows = tile(sizes["B"]) if TILE in interface.spec else 1
-        numbers = planned.node.attributes
-        push = np.array(
-            [sizes[name] if name in sizes else np.float32(numbers[name]).view(np.uint32) for name in interface.push],
-            np.uint32,
-        )
-        groups = kernel.launch(sizes, rows).groups(interface.local_size)
-        spec = [rows] * len(interface.spec)
-        dispatch = self.device.dispatch(kernel.name, shader, self._slices(planned.regions), push, spec, groups)
+        node = planned.node
+        shader = shaders.get(node.shader) or load(node.shader)
+        given = parameters(node, shader, self._tiling(node))
+        slices = self._slices(planned.regions)
+        dispatch = self.device.dispatch(node.kernel.name, shader, slices, given.push, given.spec, given.groups)
         self._made.callback(self.device.release, dispatch)
         return dispatch
 
@@ -169,8 +165,10 @@ class Executor:
     def write(self, tensor: Tensor, values: Array) -> None:
         """Set a weight, an input or a state; an input keeps its values until it is written again.
 
-        Raises `InputError` for another shape or dtype.
+        A weight that no graph reads has no place and is passed over. Raises `InputError` for another shape or dtype.
         """
+        if tensor.role is Role.WEIGHT and tensor not in self.plan.regions:
+            return
         view = self._view(tensor, self._parity, Memory.UPLOAD)
         if view is not None and view.shape == values.shape and view.dtype == values.dtype:
             view[...] = values

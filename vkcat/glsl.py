@@ -102,19 +102,23 @@ def variants(source: Path) -> tuple[str, ...]:
     return ("", *VARIANTS) if packed else ("",)
 
 
+def included(source: Path, include: Path) -> list[Path]:
+    """A shader and its includes, theirs too, each once."""
+    pending = [source]
+    found: list[Path] = []
+    while pending:
+        path = pending.pop()
+        if path not in found:
+            found.append(path)
+            pending += [include / name for name in _INCLUDE.findall(path.read_text(encoding="utf-8"))]
+    return found
+
+
 def source_hash(source: Path, include: Path) -> str:
     """SHA-256 of a shader's text with that of its includes, in hexadecimal."""
     digest = hashlib.sha256()
-    pending = [source]
-    seen: set[Path] = set()
-    while pending:
-        path = pending.pop()
-        if path in seen:
-            continue
-        seen.add(path)
-        text = path.read_text(encoding="utf-8")
-        digest.update(text.encode())
-        pending += [include / name for name in _INCLUDE.findall(text)]
+    for path in included(source, include):
+        digest.update(path.read_bytes())
     return digest.hexdigest()
 
 

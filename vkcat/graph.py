@@ -29,7 +29,7 @@ class Role(Enum):
 
 @dataclass(frozen=True, eq=False)
 class Tensor:
-    """A named array: `dtype` is "float32", "uint32" or, of a weight, "float16".
+    """A named array: `dtype` is "float32", "uint32" or, of a weight, "float16"; `zeros` when it never holds others.
 
     Two tensors are the same only when they are one object.
     """
@@ -38,6 +38,7 @@ class Tensor:
     shape: tuple[int, ...]
     dtype: str
     role: Role
+    zeros: bool = False
 
     @property
     def pitch(self) -> int:

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from vkcat.errors import ShaderError, ShapeError, mismatch
 from vkcat.shader import Shader, load, parted
+from vkcat.tiling import Tiling
 
 Array = NDArray[Any]
 Arrays = Mapping[str, Array]
@@ -44,6 +45,12 @@ class Launch:
     invocations: tuple[int, int, int] = (1, 1, 1)
     workgroups: tuple[int, int, int] | None = None
 
+    @staticmethod
+    def of_products(outputs: int, batch: int, tiling: Tiling) -> Launch:
+        """Of a shader that includes tiling.glsl, for so many outputs of each stream."""
+        along = math.ceil(outputs / tiling.rows) * tiling.split
+        return Launch(invocations=(along, math.ceil(batch / tiling.streams), 1))
+
     def groups(self, local_size: tuple[int, int, int]) -> tuple[int, int, int]:
         if self.workgroups is not None:
             return self.workgroups
@@ -69,18 +76,37 @@ class Case:
 
 
 @dataclass(frozen=True)
+class Part:
+    """A kernel inside a fused one: `names` are the fused kernel's for bindings that it calls otherwise.
+
+    What no binding of the fused kernel has the name of stays inside it. `zeros` are inputs that it leaves out, as they
+    hold zeros.
+    """
+
+    kernel: Kernel
+    names: Mapping[str, str] = field(default_factory=dict)
+    zeros: tuple[str, ...] = ()
+
+    def outer(self, binding: str) -> str:
+        return self.names.get(binding, binding)
+
+
+@dataclass(frozen=True)
 class Kernel:
     """A shader's name, shapes, reference, error bound and cases.
 
     `shapes` lists every binding in order with its symbolic shape. `reference` takes all inputs as float64 (or uint32)
     and returns the outputs. `bound` gives, for each output, the absolute error allowed at each element, derived from
     the inputs and the reference's outputs; `why` says in a few words where that comes from. `launch` takes the sizes
-    and how many rows of the batch one invocation computes. `attributes` are the numbers a graph sets, float32 push
+    and how products are tiled, `rows` says how many rows of matrices one output multiplies: 0 for a shader without
+    tiling.glsl. `attributes` are the numbers a graph sets, float32 push
     constants by the same names; the reference finds them among its inputs.
 
     `updates` are inputs that are changed in place: the reference returns them as they are after. `packed` are the
     matrices that may be float16. `moved` tells, of bindings that are not read or written as a whole, how many elements
     go either way at most.
+
+    A fused kernel has `parts`, in the order of a graph that it stands for; it does so where it `fits` the sizes.
     """
 
     name: str
@@ -89,13 +115,16 @@ class Kernel:
     reference: Callable[[Arrays], dict[str, Array]]
     bound: Callable[[Arrays], dict[str, Array]]
     why: str
-    launch: Callable[[Sizes, int], Launch]
+    launch: Callable[[Sizes, Tiling], Launch]
     inputs: Callable[[np.random.Generator, Case], dict[str, Array]]
     cases: tuple[Case, ...]
     attributes: tuple[str, ...] = ()
     updates: tuple[str, ...] = ()
+    rows: int = 0
     packed: tuple[str, ...] = ()
     moved: Callable[[Sizes, Mapping[str, float]], Mapping[str, int]] = lambda sizes, attributes: {}
+    parts: tuple[Part, ...] = ()
+    fits: Callable[[Sizes], bool] = lambda sizes: True
 
     @property
     def every_case(self) -> tuple[Case, ...]:
@@ -104,7 +133,9 @@ class Kernel:
             return self.cases
         small = [case for case in self.cases if case.scale <= 1]
         packed = [replace(case, precision="float16") for case in self.cases]
-        return (*self.cases, *packed, *(replace(case, precision=ROUNDED) for case in small))
+        # Nothing is fused where partial sums are rounded: that precision shows what a product by itself does.
+        rounded = [] if self.parts else [replace(case, precision=ROUNDED) for case in small]
+        return (*self.cases, *packed, *rounded)
 
     @property
     def free_sizes(self) -> tuple[str, ...]:
@@ -174,15 +205,6 @@ def dot_error(terms: int, magnitude: Array, given: Arrays | None = None) -> Arra
     return np.asarray(np.where(magnitude + error > HALF_GREATEST, np.inf, error))
 
 
-TILE = "TILE"
-"""Specialisation constant: rows of the batch that one invocation computes."""
-
-
-def tile(batch: int) -> int:
-    """The largest of 1, 2 and 4 rows an invocation that leaves none idle but the last."""
-    return 4 if batch >= 4 else 2 if batch >= 2 else 1
-
-
 def check_interface(kernel: Kernel, shader: Shader) -> None:
     """Raises `ShaderError` unless `shader` takes what the kernel gives, by the same names."""
     got = [(b.name, b.index, f"{'writes' if b.writes else 'reads'} {b.dtype}") for b in shader.interface.bindings]
@@ -199,9 +221,10 @@ def check_interface(kernel: Kernel, shader: Shader) -> None:
     pushed = [f"{dtype} {name}" for name, dtype in shader.interface.push_dtypes.items()]
     if not set(pushed) <= set(offered):
         raise ShaderError(mismatch(f"{kernel.name}: push constants", f"some of {offered}", pushed))
-    constants = [name for name in shader.interface.spec if name != TILE]
+    known = Tiling().constants
+    constants = [name for name in shader.interface.spec if name not in known]
     if constants:
-        raise ShaderError(mismatch(f"{kernel.name}: specialisation constants", f"{TILE} or none", constants))
+        raise ShaderError(mismatch(f"{kernel.name}: specialisation constants", f"some of {[*known]}", constants))
 
 
 MAX_PUSH_BYTES = 128

@@ -16,7 +16,7 @@ from vkcat.device.interface import Device
 from vkcat.errors import InputError, mismatch
 from vkcat.executor import Executor, Steps
 from vkcat.graph import Graph
-from vkcat.model import Model
+from vkcat.model import Model, fused_for
 from vkcat.reference import ReferenceExecutor
 from vkcat.schedules import SCHEDULES
 
@@ -27,16 +27,19 @@ class Runner:
     """Makes what runs graphs.
 
     `device` is an open device, an index or a part of a name; None is the device that would be used by default, and
-    "reference" the float64 reference. What is opened here stays open until the process ends. Raises `InputError` for an
-    unknown backend or schedule, `DeviceError` when there is no such device.
+    "reference" the float64 reference. What is opened here stays open until the process ends. Without `fuse` a device
+    runs each node of a graph by itself, as the reference does. Raises `InputError` for an unknown backend or schedule,
+    `DeviceError` when there is no such device.
     """
 
-    def __init__(self, subject: str, device: Device | str | int | None, backend: str, schedule: str) -> None:
+    def __init__(
+        self, subject: str, device: Device | str | int | None, backend: str, schedule: str, *, fuse: bool = True
+    ) -> None:
         if schedule not in SCHEDULES:
             raise InputError(mismatch(f"{subject}: schedule", f"one of {', '.join(SCHEDULES)}", repr(schedule)))
         if backend not in BACKENDS:
             raise InputError(mismatch(f"{subject}: backend", f"one of {', '.join(BACKENDS)}", repr(backend)))
-        self._schedule = schedule
+        self._schedule, self._fuse = schedule, fuse
         self._device: Device | None = None
         if device is None or isinstance(device, (str, int)):
             wanted = str(device) if isinstance(device, int) else device
@@ -53,7 +56,8 @@ class Runner:
     def __call__(self, graphs: Sequence[Graph]) -> Steps:
         if self._device is None:
             return ReferenceExecutor(graphs)
-        return Executor(self._device, graphs, self._schedule)
+        planned = fused_for(self._device.info, graphs) if self._fuse else graphs
+        return Executor(self._device, planned, self._schedule)
 
 
 def started(make: Callable[[Sequence[Graph]], Steps], model: Model, weights: Mapping[str, NDArray[Any]]) -> Steps:
@@ -73,10 +77,10 @@ def _kept_device(backend: str, wanted: str | None) -> Device:
 
 
 @contextmanager
-def opened(subject: str, device: str | None, backend: str, schedule: str) -> Iterator[Runner]:
+def opened(subject: str, device: str | None, backend: str, schedule: str, *, fuse: bool) -> Iterator[Runner]:
     """A runner on a device that is opened for this block alone."""
     if device == REFERENCE:
         yield Runner(subject, device, backend, schedule)
         return
     with closing(open_device(backend, device)) as made:
-        yield Runner(subject, made, backend, schedule)
+        yield Runner(subject, made, backend, schedule, fuse=fuse)

@@ -6,7 +6,7 @@ and the local size. Names come from `OpName`/`OpMemberName`, so shaders must not
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -39,7 +39,8 @@ class Interface:
     """What a host must supply to dispatch a shader.
 
     `push` maps each push constant's name to its byte offset, `push_dtypes` to its dtype; `spec` maps each
-    specialisation constant's name to its id and default; `shared_bytes` counts workgroup memory.
+    specialisation constant's name to its id and default, LANES that of the local size along x; `shared_bytes` counts
+    workgroup memory.
     """
 
     bindings: tuple[Binding, ...]
@@ -53,6 +54,11 @@ class Interface:
     @property
     def push_bytes(self) -> int:
         return 4 * len(self.push)
+
+    def sized(self, constants: Mapping[str, int]) -> tuple[int, int, int]:
+        """The local size when the specialisation constants have these values."""
+        x, y, z = self.local_size
+        return (constants.get("LANES", x) if "LANES" in self.spec else x, y, z)
 
 
 @dataclass
@@ -158,14 +164,20 @@ def _bytes(module: _Module, type_id: int) -> int:
     return 0
 
 
-def _local_size(module: _Module) -> tuple[int, int, int]:
+def _size_constants(module: _Module) -> list[int]:
+    """Ids of the constants that the local size is made of, where it is not written as numbers."""
     for (target, decoration), operands in module.decorations.items():
         if decoration == _DECORATION_BUILTIN and operands == [_BUILTIN_WORKGROUP_SIZE]:
-            parts = module.composites.get(target)
-            if parts is not None:
-                x, y, z = (module.constants[part] for part in parts)
-                return (x, y, z)
-    return module.local_size
+            return module.composites.get(target, [])
+    return []
+
+
+def _local_size(module: _Module) -> tuple[int, int, int]:
+    parts = _size_constants(module)
+    if not parts:
+        return module.local_size
+    x, y, z = (module.constants[part] for part in parts)
+    return (x, y, z)
 
 
 def reflect(code: bytes, subject: str = "shader") -> Interface:
@@ -211,8 +223,10 @@ def _interface(module: _Module, subject: str) -> Interface:
                     writes=writable,
                 )
             )
+    # A size that is a specialisation constant has no name in SPIR-V.
+    names = dict(zip(_size_constants(module), ("LANES", "LANES_Y", "LANES_Z"), strict=False)) | module.names
     spec = {
-        module.names.get(target, f"spec{operands[0]}"): (operands[0], module.constants.get(target, 0))
+        names.get(target, f"spec{operands[0]}"): (operands[0], module.constants.get(target, 0))
         for (target, decoration), operands in module.decorations.items()
         if decoration == _DECORATION_SPEC_ID
     }

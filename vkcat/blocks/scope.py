@@ -49,7 +49,8 @@ class Shared:
 
     def constant(self, name: str, values: Array) -> Tensor:
         if name not in self._constants:
-            self._constants[name] = tensor = Tensor(name, values.shape, str(values.dtype), Role.WEIGHT)
+            tensor = Tensor(name, values.shape, str(values.dtype), Role.WEIGHT, zeros=not values.any())
+            self._constants[name] = tensor
             self.constants[tensor] = values
         return self._constants[name]
 

@@ -25,6 +25,7 @@ schedule = click.option(
     show_default=True,
     help="How dispatches are submitted.",
 )
+fuse = click.option("--fuse/--no-fuse", default=True, show_default=True, help="Join ops that one dispatch can do.")
 model = click.argument("model", type=click.Path(path_type=Path, file_okay=False))
 json_file = click.option(
     "--json", "json_path", type=click.Path(path_type=Path, dir_okay=False), help="Write the result to a file as JSON."

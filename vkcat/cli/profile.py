@@ -16,7 +16,7 @@ from vkcat.cli.files import write_json
 from vkcat.device.backends import BACKENDS, open_device
 from vkcat.device.interface import Device
 from vkcat.errors import InputError, mismatch
-from vkcat.model import build
+from vkcat.model import build, fused_model
 from vkcat.profile import Measurement, measure, report
 from vkcat.schedules import SCHEDULES
 from vkcat.stored import read_model
@@ -31,6 +31,7 @@ from vkcat.stored import read_model
 @click.option("--batch", type=click.IntRange(1, 4096), default=1, show_default=True, help="Streams side by side.")
 @click.option("--runs", type=click.IntRange(1), default=200, show_default=True, help="Measured steps of each.")
 @click.option("--warmup", type=click.IntRange(0), default=20, show_default=True, help="Steps before them.")
+@options.fuse
 @options.json_file
 def profile(
     model: Path,
@@ -41,6 +42,7 @@ def profile(
     batch: int,
     runs: int,
     warmup: int,
+    fuse: bool,
     json_path: Path | None,
 ) -> None:
     """Time a model's step: dispatch, submit and wait against kernel time.
@@ -61,6 +63,8 @@ def profile(
         for name in backends:
             devices.append(open_device(name, device))
             stack.callback(devices[-1].close)
+        if fuse:
+            built = fused_model(devices[0].info, built)
         with _progress(warmup + runs) as progress:
             measurement = measure(
                 devices,

@@ -33,6 +33,7 @@ FILE = click.Path(path_type=Path, dir_okay=False)
 @options.device
 @options.backend
 @options.schedule
+@options.fuse
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object a line.")
 def run(
     model: Path,
@@ -49,6 +50,7 @@ def run(
     device: str | None,
     backend: str,
     schedule: str,
+    fuse: bool,
     as_json: bool,
 ) -> None:
     """Run a model.
@@ -65,7 +67,7 @@ def run(
             raise InputError(mismatch(f"run {model}", "words, as it is an encoder-decoder", ", ".join(unfit)))
     elif words:
         raise InputError(mismatch(f"run {model}", "--prompt, as it is no encoder-decoder", f"the word {words[0]!r}"))
-    with opened("run", device, backend, schedule) as runner:
+    with opened("run", device, backend, schedule, fuse=fuse) as runner:
         if isinstance(stored.config, TransducerConfig):
             transduce(stored, words, runner, as_json)
         elif not stored.config.stack.streams:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -13,7 +14,7 @@ from vkcat.cli.files import write_json, write_text
 from vkcat.device.backends import open_device
 from vkcat.errors import InputError, mismatch
 from vkcat.kernel import check_interface
-from vkcat.model import build
+from vkcat.model import build, fused_model
 from vkcat.ops import OPS
 from vkcat.shader import Shader, parted, replacements
 from vkcat.stored import read_model
@@ -35,6 +36,7 @@ MODEL_BATCH = 3
 @options.device
 @options.backend
 @options.schedule
+@options.fuse
 @options.json_file
 @click.option(
     "--junit", type=click.Path(path_type=Path, dir_okay=False), help="Write the result to a file as JUnit XML."
@@ -46,10 +48,11 @@ def validate(
     device: str | None,
     backend: str,
     schedule: str,
+    fuse: bool,
     json_path: Path | None,
     junit: Path | None,
 ) -> None:
-    """Check shaders against the float64 reference: all ops, or those named, and a model's steps.
+    """Check shaders against the float64 reference: all ops, or those named, and a model's steps, fused and not.
 
     Buffers are filled with NaN and guarded, so an output that is not written, or a write beside one, fails. Exits 1
     when a check failed or nothing was checked.
@@ -68,7 +71,11 @@ def validate(
         if model is not None:
             stored = read_model(model)
             built = build(stored.config, MODEL_BATCH)
-            results += validate_model(opened, built, stored.weights, schedule, shaders)
+            joined = fused_model(opened.info, built)
+            plans = {"": joined, "unfused ": built} if fuse and joined.graphs != built.graphs else {"": built}
+            for plan, planned in plans.items():
+                found = validate_model(opened, planned, stored.weights, schedule, shaders)
+                results += [replace(result, case=plan + result.case) for result in found]
         if json_path:
             write_json(json_path, report.as_json(results, opened))
         if junit:

@@ -207,7 +207,7 @@ class KomputeDevice(Lifetime):
         groups: tuple[int, int, int],
     ) -> Dispatch:
         self.check_open()
-        check_shader(shader, self.info)
+        check_shader(shader, spec, self.info)
         check_dispatch(name, shader, slices, groups, self.info)
         if [binding.index for binding in shader.interface.bindings] != list(range(len(slices))):
             raise DeviceError(mismatch(f"{name}: bindings", "0, 1, 2, ... for kompute", shader.interface.bindings))

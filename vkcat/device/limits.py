@@ -12,10 +12,11 @@ from vkcat.errors import DeviceError, mismatch
 from vkcat.shader import Shader
 
 
-def check_shader(shader: Shader, info: DeviceInfo) -> None:
-    """Raises `DeviceError` when the shader asks for more than the device has."""
+def check_shader(shader: Shader, spec: Sequence[int], info: DeviceInfo) -> None:
+    """Raises `DeviceError` when the shader, with these specialisation constants, asks for more than the device has."""
     limits, interface = info.limits, shader.interface
-    x, y, z = interface.local_size
+    local_size = interface.sized(dict(zip(interface.spec, spec, strict=True)))
+    x, y, z = local_size
     checks: list[tuple[str, int, int]] = [
         ("invocations a workgroup", x * y * z, limits.max_compute_work_group_invocations),
         ("bytes of shared memory", interface.shared_bytes, limits.max_compute_shared_memory_size),
@@ -24,7 +25,7 @@ def check_shader(shader: Shader, info: DeviceInfo) -> None:
     ]
     checks += [
         (f"invocations along {axis}", size, most)
-        for axis, size, most in zip("xyz", interface.local_size, limits.max_compute_work_group_size, strict=True)
+        for axis, size, most in zip("xyz", local_size, limits.max_compute_work_group_size, strict=True)
     ]
     for what, asked, most in checks:
         if asked > most:

@@ -1,7 +1,7 @@
 """From a configuration to graphs."""
 
 from vkcat.config import ModelConfig, StreamConfig
-from vkcat.model.interface import Model, initial_weights
+from vkcat.model.interface import Model, fused_for, fused_model, initial_weights
 from vkcat.model.sequence import SequenceModel, build_sequence
 from vkcat.model.stream import StreamModel, build_stream
 from vkcat.model.transducer import TransducerModel, build_transducer
@@ -23,5 +23,7 @@ __all__ = [
     "build_sequence",
     "build_stream",
     "build_transducer",
+    "fused_for",
+    "fused_model",
     "initial_weights",
 ]

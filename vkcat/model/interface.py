@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vkcat.blocks import Shared
+from vkcat.device.interface import DeviceInfo
 from vkcat.errors import InputError, ModelError, mismatch
+from vkcat.fusion import fused
 from vkcat.graph import Graph, Role, Tensor
 
 
@@ -43,6 +45,18 @@ class Model:
         if missing:
             raise ModelError(mismatch("weights", f"all {len(self.weights)}", f"no {missing[0]}"))
         return {tensor: weights[name] for name, tensor in self.weights.items()} | self.shared.constants
+
+
+def fused_for(info: DeviceInfo, graphs: Sequence[Graph]) -> tuple[Graph, ...]:
+    """The graphs in as few nodes as the device has bindings for."""
+    most = info.limits.max_per_stage_descriptor_storage_buffers
+    return tuple(fused(graph, most) for graph in graphs)
+
+
+def fused_model(info: DeviceInfo, model: Model) -> Model:
+    """The model as a device runs it."""
+    graphs = fused_for(info, tuple(model.graphs.values()))
+    return replace(model, graphs={graph.name: graph for graph in graphs})
 
 
 def mode_input(batch: int) -> Tensor:

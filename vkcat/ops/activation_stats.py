@@ -12,6 +12,7 @@ from __future__ import annotations
 import numpy as np
 
 from vkcat.kernel import UNIT_ROUNDOFF, Array, Arrays, Case, Kernel, Launch, Sizes, dot_error
+from vkcat.tiling import Tiling
 
 
 def reference(t: Arrays) -> dict[str, Array]:
@@ -32,7 +33,7 @@ def bound(t: Arrays) -> dict[str, Array]:
     return {"rms": relative * reference(t)["rms"], "greatest": none, "nan_count": none, "inf_count": none}
 
 
-def launch(sizes: Sizes, tile: int) -> Launch:
+def launch(sizes: Sizes, tiling: Tiling) -> Launch:
     return Launch(workgroups=(sizes["B"], 1, 1))
 
 

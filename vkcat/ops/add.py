@@ -10,6 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from vkcat.kernel import UNIT_ROUNDOFF, Array, Arrays, Case, Kernel, Launch, Sizes
+from vkcat.tiling import Tiling
 
 
 def reference(t: Arrays) -> dict[str, Array]:
@@ -20,7 +21,7 @@ def bound(t: Arrays) -> dict[str, Array]:
     return {"y": UNIT_ROUNDOFF * np.abs(t["a"] + t["b"])}
 
 
-def launch(sizes: Sizes, tile: int) -> Launch:
+def launch(sizes: Sizes, tiling: Tiling) -> Launch:
     return Launch(invocations=(sizes["D"], sizes["B"], 1))
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from vkcat.kernel import Array, Arrays, Case, Kernel, Launch, Sizes
+from vkcat.tiling import Tiling
 
 
 def reference(t: Arrays) -> dict[str, Array]:
@@ -25,7 +26,7 @@ def bound(t: Arrays) -> dict[str, Array]:
     return {"index": np.zeros(len(t["x"]))}
 
 
-def launch(sizes: Sizes, tile: int) -> Launch:
+def launch(sizes: Sizes, tiling: Tiling) -> Launch:
     return Launch(workgroups=(sizes["B"], 1, 1))
 
 

@@ -18,6 +18,7 @@ import numpy as np
 from vkcat.errors import ShapeError, mismatch
 from vkcat.kernel import UNIT_ROUNDOFF, Array, Arrays, Case, Kernel, Launch, Sizes, dot_error
 from vkcat.ops.delta_memory import decay_error, log_decay
+from vkcat.tiling import Tiling
 
 
 def _keep(t: Arrays) -> Array:
@@ -37,7 +38,7 @@ def bound(t: Arrays) -> dict[str, Array]:
     return {"least": error.max(axis=1), "mean": mean, "greatest": error.max(axis=1)}
 
 
-def launch(sizes: Sizes, tile: int) -> Launch:
+def launch(sizes: Sizes, tiling: Tiling) -> Launch:
     """Raises `ShapeError` when the heads do not divide the channels."""
     if sizes["R"] % sizes["N"]:
         raise ShapeError(mismatch("decay_stats: z", f"a multiple of {sizes['N']} channels", sizes["R"]))

@@ -30,6 +30,7 @@ import numpy as np
 from vkcat.errors import ShapeError, mismatch
 from vkcat.kernel import UNIT_ROUNDOFF, Array, Arrays, Case, Kernel, Launch, Sizes, dot_error
 from vkcat.ops.gates import GATE_ERROR, HOLD, RESTART, draw_modes, sigmoid
+from vkcat.tiling import Tiling
 
 WIDEST = 1024
 L2_EPS = 1e-6
@@ -119,7 +120,7 @@ def bound(t: Arrays) -> dict[str, Array]:
     return {"memory": S_error.reshape(t["memory"].shape), "o": o.reshape(t["v"].shape)}
 
 
-def launch(sizes: Sizes, tile: int) -> Launch:
+def launch(sizes: Sizes, tiling: Tiling) -> Launch:
     """Raises `ShapeError` when the heads do not divide the widths, or keys are too wide."""
     R, P, V, N = (sizes[name] for name in "RPVN")
     if R % N or P != N * V or R // N > WIDEST:

@@ -27,6 +27,7 @@ import numpy as np
 
 from vkcat.errors import ShapeError, mismatch
 from vkcat.kernel import UNIT_ROUNDOFF, Array, Arrays, Case, Kernel, Launch, Sizes, dot_error
+from vkcat.tiling import Tiling
 
 MOST = 256
 
@@ -85,7 +86,7 @@ def bound(t: Arrays) -> dict[str, Array]:
     }
 
 
-def launch(sizes: Sizes, tile: int) -> Launch:
+def launch(sizes: Sizes, tiling: Tiling) -> Launch:
     """Raises `ShapeError` when there are more sources than scores kept."""
     if sizes["J"] > MOST:
         raise ShapeError(mismatch("depth_attnres: sources", f"at most {MOST} of them", sizes["J"]))

@@ -12,6 +12,7 @@ from __future__ import annotations
 import numpy as np
 
 from vkcat.kernel import Array, Arrays, Case, Kernel, Launch, Sizes
+from vkcat.tiling import Tiling
 
 
 def reference(t: Arrays) -> dict[str, Array]:
@@ -23,7 +24,7 @@ def bound(t: Arrays) -> dict[str, Array]:
     return {"y": np.zeros((len(t["ids"]), t["table"].shape[1]))}
 
 
-def launch(sizes: Sizes, tile: int) -> Launch:
+def launch(sizes: Sizes, tiling: Tiling) -> Launch:
     return Launch(invocations=(sizes["D"], sizes["B"], 1))
 
 

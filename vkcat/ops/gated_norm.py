@@ -18,6 +18,7 @@ from vkcat.errors import ShapeError, mismatch
 from vkcat.kernel import Array, Arrays, Case, Kernel, Launch, Sizes
 from vkcat.ops import rms_norm
 from vkcat.ops.gates import GATE_ERROR, sigmoid
+from vkcat.tiling import Tiling
 
 
 def _by_head(t: Arrays) -> Arrays:
@@ -36,7 +37,7 @@ def bound(t: Arrays) -> dict[str, Array]:
     return {"y": error + 2 * GATE_ERROR * normed}
 
 
-def launch(sizes: Sizes, tile: int) -> Launch:
+def launch(sizes: Sizes, tiling: Tiling) -> Launch:
     """Raises `ShapeError` when the heads do not divide the width."""
     if sizes["P"] % sizes["V"]:
         raise ShapeError(mismatch("gated_norm: x", f"a multiple of {sizes['V']} channels", sizes["P"]))

@@ -15,6 +15,7 @@ from vkcat.kernel import Array, Arrays, Case, Kernel, Launch, Sizes
 from vkcat.ops import gru_cell
 from vkcat.ops.gates import HOLD, RESTART
 from vkcat.ops.gru_cell import moved, started, update_error
+from vkcat.tiling import Tiling
 
 
 def _argument(t: Arrays) -> Array:
@@ -40,7 +41,7 @@ def bound(t: Arrays) -> dict[str, Array]:
     return {"h_next": np.where((t["mode"] == HOLD)[:, None], 0.0, error)}
 
 
-def launch(sizes: Sizes, tile: int) -> Launch:
+def launch(sizes: Sizes, tiling: Tiling) -> Launch:
     return Launch(invocations=(sizes["H"], sizes["B"], 1))
 
 

@@ -26,6 +26,7 @@ import numpy as np
 
 from vkcat.kernel import UNIT_ROUNDOFF, Array, Arrays, Case, Kernel, Launch, Sizes, dot_error
 from vkcat.ops.gates import GATE_ERROR, HOLD, RESTART, draw_modes, sigmoid
+from vkcat.tiling import Tiling
 
 
 def started(h: Array, mode: Array) -> Array:
@@ -64,24 +65,28 @@ def update_error(h: Array, n: Array, z: Array, n_error: Array, z_error: Array) -
 
 
 def bound(t: Arrays) -> dict[str, Array]:
-    """The products' bounds through the gates, which are monotone."""
+    return {"h_next": error(t, np.zeros_like(t["x"]))}
+
+
+def error(t: Arrays, x_error: Array) -> Array:
+    """The products' bounds through the gates, which are monotone, when x is wrong by up to `x_error` already."""
     h = started(t["h"], t["mode"])
     i_r, i_z, i_n = np.split(t["x"] @ t["w_ih"].T + t["b_ih"], 3, axis=1)
     h_r, h_z, h_n = np.split(h @ t["w_hh"].T + t["b_hh"], 3, axis=1)
     x_errors, h_errors = preactivation_errors(t, h)
-    e_ir, e_iz, e_in = np.split(x_errors, 3, axis=1)
+    e_ir, e_iz, e_in = np.split(x_errors + x_error @ np.abs(t["w_ih"]).T, 3, axis=1)
     e_hr, e_hz, e_hn = np.split(h_errors, 3, axis=1)
     r, z = sigmoid(i_r + h_r), sigmoid(i_z + h_z)
     r_error = moved(sigmoid, i_r + h_r, e_ir + e_hr)
     z_error = moved(sigmoid, i_z + h_z, e_iz + e_hz)
     n_in = i_n + r * h_n
     e_n = e_in + (r + r_error) * e_hn + np.abs(h_n) * (r_error + 2 * UNIT_ROUNDOFF) + 2 * UNIT_ROUNDOFF * np.abs(n_in)
-    error = update_error(h, np.tanh(n_in), z, moved(np.tanh, n_in, e_n), z_error)
-    return {"h_next": np.where((t["mode"] == HOLD)[:, None], 0.0, error)}
+    update = update_error(h, np.tanh(n_in), z, moved(np.tanh, n_in, e_n), z_error)
+    return np.asarray(np.where((t["mode"] == HOLD)[:, None], 0.0, update))
 
 
-def launch(sizes: Sizes, tile: int) -> Launch:
-    return Launch(invocations=(sizes["H"], math.ceil(sizes["B"] / tile), 1))
+def launch(sizes: Sizes, tiling: Tiling) -> Launch:
+    return Launch.of_products(sizes["H"], sizes["B"], tiling)
 
 
 def inputs(rng: np.random.Generator, case: Case) -> dict[str, Array]:
@@ -131,6 +136,7 @@ KERNEL = Kernel(
     why="the products' rounding through monotone gates, 16 u a gate",
     launch=launch,
     inputs=inputs,
+    rows=3,
     packed=("w_ih", "w_hh"),
     cases=CASES,
 )

@@ -16,6 +16,7 @@ from vkcat.kernel import UNIT_ROUNDOFF, Array, Arrays, Kernel, Launch, Sizes
 from vkcat.ops import gru_cell
 from vkcat.ops.gates import sigmoid
 from vkcat.ops.gru_cell import moved, started
+from vkcat.tiling import Tiling
 
 
 def reference(t: Arrays) -> dict[str, Array]:
@@ -32,7 +33,7 @@ def bound(t: Arrays) -> dict[str, Array]:
     return {"z": e_z, "rh": (e_r + UNIT_ROUNDOFF) * np.abs(h)}
 
 
-def launch(sizes: Sizes, tile: int) -> Launch:
+def launch(sizes: Sizes, tiling: Tiling) -> Launch:
     return Launch(invocations=(sizes["H"], sizes["B"], 1))
 
 

@@ -10,11 +10,10 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 
 from vkcat.kernel import Array, Arrays, Case, Kernel, Launch, Sizes, dot_error
+from vkcat.tiling import Tiling
 
 
 def reference(t: Arrays) -> dict[str, Array]:
@@ -26,8 +25,8 @@ def bound(t: Arrays) -> dict[str, Array]:
     return {"y": dot_error(t["x"].shape[1] + 1, magnitude, t)}
 
 
-def launch(sizes: Sizes, tile: int) -> Launch:
-    return Launch(invocations=(sizes["N"], math.ceil(sizes["B"] / tile), 1))
+def launch(sizes: Sizes, tiling: Tiling) -> Launch:
+    return Launch.of_products(sizes["N"], sizes["B"], tiling)
 
 
 def inputs(rng: np.random.Generator, case: Case) -> dict[str, Array]:
@@ -48,6 +47,7 @@ KERNEL = Kernel(
     why="min(n, 8 sqrt n) u sum|w||x|, n = K + 1, any order of summation",
     launch=launch,
     inputs=inputs,
+    rows=1,
     packed=("w",),
     cases=(
         Case({"B": 1, "N": 1, "K": 1}),

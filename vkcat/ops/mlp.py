@@ -15,12 +15,11 @@ Sources: Shazeer, GLU Variants Improve Transformer, arXiv 2002.05202 (SwiGLU); t
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 
 from vkcat.kernel import Array, Arrays, Case, Kernel, Launch, Sizes, dot_error
 from vkcat.ops.gates import gated, gated_error
+from vkcat.tiling import Tiling
 
 
 def _products(t: Arrays) -> tuple[Array, Array]:
@@ -33,13 +32,18 @@ def reference(t: Arrays) -> dict[str, Array]:
 
 
 def bound(t: Arrays) -> dict[str, Array]:
-    errors = dot_error(t["x"].shape[1], np.abs(t["x"]) @ np.abs(t["w_in"]).T, t)
+    return {"hidden": error(t, np.zeros_like(t["x"]))}
+
+
+def error(t: Arrays, x_error: Array) -> Array:
+    """When x is wrong by up to `x_error` already."""
+    errors = dot_error(t["x"].shape[1], np.abs(t["x"]) @ np.abs(t["w_in"]).T, t) + x_error @ np.abs(t["w_in"]).T
     gate_error, up_error = np.split(errors, 2, axis=1)
-    return {"hidden": gated_error(*_products(t), gate_error, up_error, bool(t["situ"]))}
+    return gated_error(*_products(t), gate_error, up_error, bool(t["situ"]))
 
 
-def launch(sizes: Sizes, tile: int) -> Launch:
-    return Launch(invocations=(sizes["M"], math.ceil(sizes["B"] / tile), 1))
+def launch(sizes: Sizes, tiling: Tiling) -> Launch:
+    return Launch.of_products(sizes["M"], sizes["B"], tiling)
 
 
 def inputs(rng: np.random.Generator, case: Case) -> dict[str, Array]:
@@ -62,6 +66,7 @@ KERNEL = Kernel(
     why="the products' rounding through gates of slope 1.1, 16 u a gate",
     launch=launch,
     inputs=inputs,
+    rows=2,
     packed=("w_in",),
     cases=(
         Case({"B": 1, "D": 1, "M": 1}, attributes=_SILU),

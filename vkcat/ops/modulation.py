@@ -14,6 +14,7 @@ from __future__ import annotations
 import numpy as np
 
 from vkcat.kernel import UNIT_ROUNDOFF, Array, Arrays, Case, Kernel, Launch, Sizes
+from vkcat.tiling import Tiling
 
 
 def reference(t: Arrays) -> dict[str, Array]:
@@ -27,7 +28,7 @@ def bound(t: Arrays) -> dict[str, Array]:
     return {"y": 3 * UNIT_ROUNDOFF * (np.abs(t["x"]) * (1 + np.abs(gamma)) + np.abs(beta))}
 
 
-def launch(sizes: Sizes, tile: int) -> Launch:
+def launch(sizes: Sizes, tiling: Tiling) -> Launch:
     return Launch(invocations=(sizes["D"], sizes["B"], 1))
 
 

@@ -19,6 +19,7 @@ import numpy as np
 
 from vkcat.kernel import Array, Arrays, Case, Kernel, Launch, Sizes
 from vkcat.ops.gates import HOLD, draw_modes
+from vkcat.tiling import Tiling
 
 
 def reference(t: Arrays) -> dict[str, Array]:
@@ -42,7 +43,7 @@ def bound(t: Arrays) -> dict[str, Array]:
     return {"kept": np.zeros(t["weight"].shape), "dropped": np.zeros(len(t["weight"]))}
 
 
-def launch(sizes: Sizes, tile: int) -> Launch:
+def launch(sizes: Sizes, tiling: Tiling) -> Launch:
     return Launch(invocations=(sizes["B"], 1, 1))
 
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 import numpy as np
 
 from vkcat.kernel import Array, Arrays, Case, Kernel, Launch, Sizes, dot_error
+from vkcat.tiling import Tiling
 
 
 def reference(t: Arrays) -> dict[str, Array]:
@@ -25,7 +26,7 @@ def bound(t: Arrays) -> dict[str, Array]:
     return {"combined": dot_error(t["weight"].shape[1], magnitude)}
 
 
-def launch(sizes: Sizes, tile: int) -> Launch:
+def launch(sizes: Sizes, tiling: Tiling) -> Launch:
     return Launch(invocations=(sizes["D"], sizes["B"], 1))
 
 

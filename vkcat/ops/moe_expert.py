@@ -25,6 +25,7 @@ import numpy as np
 from vkcat.errors import ShapeError, mismatch
 from vkcat.kernel import Array, Arrays, Case, Kernel, Launch, Sizes, dot_error
 from vkcat.ops.gates import gated, gated_error
+from vkcat.tiling import Tiling
 
 WIDEST = 2048
 
@@ -53,7 +54,7 @@ def bound(t: Arrays) -> dict[str, Array]:
     return {"y": np.einsum("bsdm,bsm->bsd", w_out, e_hidden) + dot_error(M, sums, t)}
 
 
-def launch(sizes: Sizes, tile: int) -> Launch:
+def launch(sizes: Sizes, tiling: Tiling) -> Launch:
     """Raises `ShapeError` when an expert is wider than the shared memory that holds its hidden vector."""
     if sizes["M"] > WIDEST:
         raise ShapeError(mismatch("moe_expert: w_out", f"M at most {WIDEST}", sizes["M"]))

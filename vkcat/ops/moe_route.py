@@ -25,6 +25,7 @@ import numpy as np
 from vkcat.errors import ShapeError, mismatch
 from vkcat.kernel import UNIT_ROUNDOFF, Array, Arrays, Case, Kernel, Launch, Sizes
 from vkcat.ops.gates import GATE_ERROR, sigmoid
+from vkcat.tiling import Tiling
 
 MOST = 16
 
@@ -61,7 +62,7 @@ def bound(t: Arrays) -> dict[str, Array]:
     return {"index": np.zeros(s.shape), "weight": error}
 
 
-def launch(sizes: Sizes, tile: int) -> Launch:
+def launch(sizes: Sizes, tiling: Tiling) -> Launch:
     """Raises `ShapeError` when more experts are to be chosen than there are, or than a shader keeps."""
     if not 1 <= sizes["S"] <= min(sizes["E"], MOST):
         raise ShapeError(mismatch("moe_route: S", f"1 to {min(sizes['E'], MOST)} experts a token", sizes["S"]))

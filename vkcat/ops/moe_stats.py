@@ -22,6 +22,7 @@ import numpy as np
 from vkcat.kernel import UNIT_ROUNDOFF, Array, Arrays, Case, Kernel, Launch, Sizes
 from vkcat.ops.gates import GATE_ERROR, HOLD, draw_modes
 from vkcat.ops.moe_route import scores
+from vkcat.tiling import Tiling
 
 
 def _shares(t: Arrays) -> Array:
@@ -51,7 +52,7 @@ def bound(t: Arrays) -> dict[str, Array]:
     return {"entropy": each.sum(axis=1) + E * UNIT_ROUNDOFF * (p * logs).sum(axis=1), "load": np.zeros(E)}
 
 
-def launch(sizes: Sizes, tile: int) -> Launch:
+def launch(sizes: Sizes, tiling: Tiling) -> Launch:
     return Launch(invocations=(max(sizes["B"], sizes["E"]), 1, 1))
 
 

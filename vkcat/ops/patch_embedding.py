@@ -20,6 +20,7 @@ from __future__ import annotations
 import numpy as np
 
 from vkcat.kernel import Array, Arrays, Case, Kernel, Launch, Sizes, dot_error
+from vkcat.tiling import Tiling
 
 
 def _chosen(t: Arrays) -> tuple[Array, Array]:
@@ -39,7 +40,7 @@ def bound(t: Arrays) -> dict[str, Array]:
     return {"y": dot_error(patch.shape[1] + 2, magnitude, t)}
 
 
-def launch(sizes: Sizes, tile: int) -> Launch:
+def launch(sizes: Sizes, tiling: Tiling) -> Launch:
     return Launch(invocations=(sizes["D"], sizes["B"], 1))
 
 

@@ -26,15 +26,20 @@ import numpy as np
 
 from vkcat.errors import ShapeError, mismatch
 from vkcat.kernel import UNIT_ROUNDOFF, Array, Arrays, Case, Kernel, Launch, Sizes, dot_error
+from vkcat.tiling import Tiling
 
 WIDEST = 1024
 
 
 @dataclass(frozen=True)
 class _Head:
-    """One stream and head: where its answer stands, its query, and by age its keys, values, biases and scores."""
+    """One stream and head: where its answer stands, its query, and by age its keys, values, biases and scores.
+
+    `past` is where its entries stand in the rings, newest first.
+    """
 
     at: tuple[int, slice]
+    past: tuple[int, Array, slice]
     q: Array
     k: Array
     v: Array
@@ -55,7 +60,7 @@ def _heads(t: Arrays) -> Iterator[_Head]:
             part, own = slice(group * d, (group + 1) * d), slice(head * d, (head + 1) * d)
             q, k, v = t["q"][b, own], t["k_ring"][b, slots, part], t["v_ring"][b, slots, part]
             biases = t["slopes"][head] * ages
-            yield _Head((b, own), q, k, v, biases, k @ q / math.sqrt(d) - biases)
+            yield _Head((b, own), (b, slots, part), q, k, v, biases, k @ q / math.sqrt(d) - biases)
 
 
 def reference(t: Arrays) -> dict[str, Array]:
@@ -67,20 +72,29 @@ def reference(t: Arrays) -> dict[str, Array]:
 
 
 def bound(t: Arrays) -> dict[str, Array]:
-    """A score's error e changes every weight by a factor within exp(2e); sums and exp add theirs."""
+    return {"o": error(t, {name: np.zeros_like(t[name]) for name in ("q", "k_ring", "v_ring")})}
+
+
+def error(t: Arrays, errors: Arrays) -> Array:
+    """A score's error e changes every weight by a factor within exp(2e); sums and exp add theirs.
+
+    `errors` are by how much q, k_ring and v_ring are wrong already.
+    """
     o = np.zeros_like(t["q"])
     for head in _heads(t):
         d, scores = len(head.q), head.scores
+        q_error, k_error, v_error = errors["q"][head.at], errors["k_ring"][head.past], errors["v_ring"][head.past]
         magnitude = np.abs(head.k) @ np.abs(head.q) / math.sqrt(d) + np.abs(head.biases)
-        e = dot_error(d + 4, magnitude).max()
+        before = np.abs(head.k) @ q_error + k_error @ np.abs(head.q) + k_error @ q_error
+        e = (dot_error(d + 4, magnitude) + before / math.sqrt(d)).max()
         span = np.minimum(scores.max() - scores, 100).max()
         relative = np.expm1(2 * e) + 2 * (2 * (3 + 2 * span) + len(scores) + 8) * UNIT_ROUNDOFF
         weights = np.exp(scores - scores.max())
-        o[head.at] = relative * (weights @ np.abs(head.v)) / weights.sum()
-    return {"o": o}
+        o[head.at] = (weights @ (relative * np.abs(head.v) + (1 + relative) * v_error)) / weights.sum()
+    return o
 
 
-def launch(sizes: Sizes, tile: int) -> Launch:
+def launch(sizes: Sizes, tiling: Tiling) -> Launch:
     """Raises `ShapeError` when the heads do not divide the widths, or are too wide."""
     Q, C, N = sizes["Q"], sizes["C"], sizes["N"]
     d = Q // N

@@ -17,6 +17,7 @@ import numpy as np
 
 from vkcat.kernel import Array, Arrays, Case, Kernel, Launch, Sizes
 from vkcat.ops.gates import HOLD, RESTART, draw_modes
+from vkcat.tiling import Tiling
 
 
 def reference(t: Arrays) -> dict[str, Array]:
@@ -36,7 +37,7 @@ def bound(t: Arrays) -> dict[str, Array]:
     }
 
 
-def launch(sizes: Sizes, tile: int) -> Launch:
+def launch(sizes: Sizes, tiling: Tiling) -> Launch:
     return Launch(invocations=(sizes["C"], sizes["B"], 1))
 
 

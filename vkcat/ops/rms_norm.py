@@ -16,6 +16,7 @@ from __future__ import annotations
 import numpy as np
 
 from vkcat.kernel import UNIT_ROUNDOFF, Array, Arrays, Case, Kernel, Launch, Sizes, dot_error
+from vkcat.tiling import Tiling
 
 
 def _root(t: Arrays) -> Array:
@@ -36,7 +37,7 @@ def bound(t: Arrays) -> dict[str, Array]:
     return {"y": relative * np.abs(reference(t)["y"])}
 
 
-def launch(sizes: Sizes, tile: int) -> Launch:
+def launch(sizes: Sizes, tiling: Tiling) -> Launch:
     return Launch(workgroups=(sizes["B"], 1, 1))
 
 

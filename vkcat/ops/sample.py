@@ -32,6 +32,7 @@ from vkcat.errors import ShapeError, mismatch
 from vkcat.kernel import Array, Arrays, Case, Kernel, Launch, Sizes
 from vkcat.ops import argmax
 from vkcat.ops.gates import HOLD, RESTART, STEP
+from vkcat.tiling import Tiling
 
 _MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
 _WEYL = (0x9E3779B9, 0xBB67AE85)
@@ -97,7 +98,7 @@ def bound(t: Arrays) -> dict[str, Array]:
     return {name: np.zeros(t[name].shape) for name in ("token", "position", "history")}
 
 
-def launch(sizes: Sizes, tile: int) -> Launch:
+def launch(sizes: Sizes, tiling: Tiling) -> Launch:
     """Raises `ShapeError` when the history's length is no power of two."""
     if sizes["M"] & (sizes["M"] - 1):
         raise ShapeError(mismatch("sample: history", "a power of two of steps", sizes["M"]))

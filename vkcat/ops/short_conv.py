@@ -18,6 +18,7 @@ import numpy as np
 from vkcat.errors import ShapeError, mismatch
 from vkcat.kernel import UNIT_ROUNDOFF, Array, Arrays, Case, Kernel, Launch, Sizes, dot_error
 from vkcat.ops.gates import GATE_ERROR, HOLD, RESTART, draw_modes, sigmoid
+from vkcat.tiling import Tiling
 
 
 def _window(t: Arrays) -> Array:
@@ -44,7 +45,7 @@ def bound(t: Arrays) -> dict[str, Array]:
     }
 
 
-def launch(sizes: Sizes, tile: int) -> Launch:
+def launch(sizes: Sizes, tiling: Tiling) -> Launch:
     """Raises `ShapeError` when the history is not one shorter than the taps."""
     if sizes["L"] != sizes["M"] + 1:
         raise ShapeError(mismatch("short_conv: history", f"(B, {sizes['L'] - 1}, C) for {sizes['L']} taps", sizes["M"]))

@@ -13,6 +13,7 @@ import numpy as np
 
 from vkcat.kernel import UNIT_ROUNDOFF, Array, Arrays, Case, Kernel, Launch, Sizes
 from vkcat.ops.gates import GATE_ERROR, sigmoid
+from vkcat.tiling import Tiling
 
 
 def reference(t: Arrays) -> dict[str, Array]:
@@ -23,7 +24,7 @@ def bound(t: Arrays) -> dict[str, Array]:
     return {"y": (GATE_ERROR + UNIT_ROUNDOFF) * np.abs(t["x"])}
 
 
-def launch(sizes: Sizes, tile: int) -> Launch:
+def launch(sizes: Sizes, tiling: Tiling) -> Launch:
     return Launch(invocations=(sizes["D"], sizes["B"], 1))
 
 

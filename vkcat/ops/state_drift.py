@@ -13,6 +13,7 @@ import numpy as np
 
 from vkcat.kernel import UNIT_ROUNDOFF, Array, Arrays, Case, Kernel, Launch, Sizes, dot_error
 from vkcat.ops.gates import HOLD, RESTART, draw_modes
+from vkcat.tiling import Tiling
 
 
 def _parts(t: Arrays) -> tuple[Array, Array]:
@@ -33,7 +34,7 @@ def bound(t: Arrays) -> dict[str, Array]:
     return {"drift": relative * reference(t)["drift"]}
 
 
-def launch(sizes: Sizes, tile: int) -> Launch:
+def launch(sizes: Sizes, tiling: Tiling) -> Launch:
     return Launch(workgroups=(sizes["B"], 1, 1))
 
 

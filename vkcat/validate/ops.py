@@ -15,6 +15,7 @@ from vkcat.graph import Graph, Role, Tensor
 from vkcat.kernel import PRECISIONS, Case, Kernel
 from vkcat.reference import node_inputs, run_node
 from vkcat.shader import Shader
+from vkcat.tiling import Tiling
 from vkcat.validate.result import Result, compare
 
 Array = NDArray[Any]
@@ -43,9 +44,17 @@ def case_shader(kernel: Kernel, case: Case) -> str:
 
 
 def validate_case(
-    device: Device, kernel: Kernel, case: Case, shaders: Mapping[str, Shader] | None = None, schedule: str = "batched"
+    device: Device,
+    kernel: Kernel,
+    case: Case,
+    shaders: Mapping[str, Shader] | None = None,
+    schedule: str = "batched",
+    tiling: Tiling | None = None,
 ) -> list[Result]:
-    """One case: every word of memory is NaN before it, and nothing but the outputs' elements may change."""
+    """One case: every word of memory is NaN before it, and nothing but the outputs' elements may change.
+
+    Products are shared out by `tiling`, or as they would be by default.
+    """
     arrays = kernel.inputs(np.random.default_rng(case.seed), case)
     if case.precision != PRECISIONS[0]:
         arrays |= {name: arrays[name].astype(np.float16) for name in kernel.packed}
@@ -61,7 +70,8 @@ def validate_case(
         graph.output(tensor)
     written = outputs | {name: tensors[name] for name in kernel.updates}
     packing = replace(device_packing(device), reuse=False, guard=GUARD_BYTES)
-    executor = Executor(device, [graph], schedule, packing=packing, shaders=shaders)
+    chosen = None if tiling is None else lambda node: tiling
+    executor = Executor(device, [graph], schedule, packing=packing, shaders=shaders, tiling=chosen)
     try:
         executor.fill(POISON)
         for tensor in outputs.values():

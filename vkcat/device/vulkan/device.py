@@ -52,7 +52,7 @@ class VulkanDevice(Lifetime):
         groups: tuple[int, int, int],
     ) -> Dispatch:
         self.check_open()
-        check_shader(shader, self.info)
+        check_shader(shader, spec, self.info)
         check_dispatch(name, shader, slices, groups, self.info)
         pipeline = self._pipelines.get(shader, spec)
         descriptors = bind(self._core, pipeline, shader, slices)

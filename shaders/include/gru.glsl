@@ -1,0 +1,51 @@
+// One GRU step with the reset after the product, for a shader that has h, w_ih, w_hh, b_ih, b_hh, mode, B, I and H. Before
+// it, INPUT(t, k, n): the k-th vec4 of the t-th stream's input, of which n numbers count.
+
+// Of each unit: the sums of r, of z, and the input's and the state's part of n.
+vec4 sums[4u * ROWS * TILE];
+
+bool fresh(uint t) { return mode[stream(t, B)] == RESTART; }
+
+vec4 state4(uint t, uint k) { return fresh(t) ? vec4(0.0) : h[stream(t, B) * pitch4(H) + k]; }
+
+#define PRODUCT add_input_products
+#define MATRIX w_ih
+#define COUNT 3u * ROWS
+#define ROW(r) (r % 3u) * H + min(first_output() + r / 3u, H - 1u)
+#define VALUE(t, k, n) INPUT(t, k, n)
+#define SUM(r, t) sums[(r / 3u * 4u + r % 3u) * TILE + t]
+#include "product.glsl"
+
+#define PRODUCT add_state_products
+#define MATRIX w_hh
+#define COUNT 3u * ROWS
+#define ROW(r) (r % 3u) * H + min(first_output() + r / 3u, H - 1u)
+#define VALUE(t, k, n) head(state4(t, k), n)
+#define SUM(r, t) sums[(r / 3u * 4u + (r % 3u == 2u ? 3u : r % 3u)) * TILE + t]
+#include "product.glsl"
+
+bool has_units() { return first_output() < H; }
+
+void clear_sums() {
+    for (uint i = 0u; i < 4u * ROWS * TILE; ++i) sums[i] = vec4(0.0);
+}
+
+// Multiply what the t-th stream's input gave.
+void scale_sums(uint t, float scale) {
+    for (uint i = 0u; i < 4u * ROWS; ++i) sums[i * TILE + t] *= scale;
+}
+
+// What the r-th unit of the t-th stream becomes.
+float next_state(uint r, uint t) {
+    uint j = min(first_output() + r, H - 1u);
+    uint at = 4u * r * TILE + t;
+    float to_r = across(sum4(sums[at])) + b_ih[j] + b_hh[j];
+    float to_z = across(sum4(sums[at + TILE])) + b_ih[H + j] + b_hh[H + j];
+    float from_input = across(sum4(sums[at + 2u * TILE])) + b_ih[2u * H + j];
+    float from_state = across(sum4(sums[at + 3u * TILE])) + b_hh[2u * H + j];
+    float z = sigmoid(to_z);
+    float n = tanh_exp(from_input + sigmoid(to_r) * from_state);
+    float before = state4(t, j >> 2)[j & 3u];
+    float after = (1.0 - z) * n + z * before;
+    return mode[stream(t, B)] == HOLD ? before : after;
+}

@@ -1,0 +1,37 @@
+// A function that adds products of matrix rows with vectors, for the outputs and streams of this invocation. Before each
+// inclusion, after tiling.glsl and weights.glsl:
+//
+//     PRODUCT            its name; it takes the width of the rows, or 0 to do nothing
+//     MATRIX             the weights
+//     COUNT              how many rows of it an invocation multiplies
+//     ROW(r)             which one is the r-th
+//     VALUE(t, k, n)     the k-th vec4 of the t-th stream's vector, of which n numbers count: head(..., n)
+//     SUM(r, t)          the vec4 that their product is added to
+
+void PRODUCT(uint width) {
+    uint row = pitch4(width);
+    uint whole = width >> 2;
+    uint tail = width & 3u;
+    vec4 v[TILE];
+    for (uint k = part(); k < whole; k += SPLIT) {
+        for (uint t = 0u; t < TILE; ++t) v[t] = VALUE(t, k, 4u);
+        for (uint r = 0u; r < COUNT; ++r) {
+            vec4 weight = unpacked(MATRIX[(ROW(r)) * row + k]);
+            for (uint t = 0u; t < TILE; ++t) SUM(r, t) = accumulated(SUM(r, t), weight * v[t]);
+        }
+    }
+    if (tail > 0u && part() == whole % SPLIT) {
+        for (uint t = 0u; t < TILE; ++t) v[t] = VALUE(t, whole, tail);
+        for (uint r = 0u; r < COUNT; ++r) {
+            vec4 weight = head(unpacked(MATRIX[(ROW(r)) * row + whole]), tail);
+            for (uint t = 0u; t < TILE; ++t) SUM(r, t) = accumulated(SUM(r, t), weight * v[t]);
+        }
+    }
+}
+
+#undef PRODUCT
+#undef MATRIX
+#undef COUNT
+#undef ROW
+#undef VALUE
+#undef SUM

@@ -1,0 +1,41 @@
+#version 450
+#extension GL_GOOGLE_include_directive : require
+#include "rows.glsl"
+#include "weights.glsl"
+#include "tiling.glsl"
+
+// y = W x + bias and total = base + y: linear and add in one dispatch.
+
+layout(push_constant) uniform Sizes { uint B; uint N; uint K; };
+
+layout(binding = 0) readonly buffer X { vec4 x[]; };
+layout(binding = 1) readonly buffer W { WEIGHT4 w[]; };
+layout(binding = 2) readonly buffer Bias { float bias[]; };
+layout(binding = 3) readonly buffer Base { float base[]; };
+layout(binding = 4) writeonly buffer Y { float y[]; };
+layout(binding = 5) writeonly buffer Total { float total[]; };
+
+vec4 sums[ROWS * TILE];
+
+#define PRODUCT add_products
+#define MATRIX w
+#define COUNT ROWS
+#define ROW(r) min(first_output() + r, N - 1u)
+#define VALUE(t, k, n) head(x[stream(t, B) * pitch4(K) + k], n)
+#define SUM(r, t) sums[r * TILE + t]
+#include "product.glsl"
+
+void main() {
+    for (uint i = 0u; i < ROWS * TILE; ++i) sums[i] = vec4(0.0);
+    add_products(first_output() < N ? K : 0u);
+    for (uint r = 0u; r < ROWS; ++r) {
+        for (uint t = 0u; t < TILE; ++t) {
+            float sum = across(sum4(sums[r * TILE + t]));
+            if (!writes(r, N, t, B)) continue;
+            uint n = first_output() + r;
+            uint at = stream(t, B) * pitch(N) + n;
+            y[at] = sum + bias[n];
+            total[at] = base[at] + (sum + bias[n]);
+        }
+    }
+}

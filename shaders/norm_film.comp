@@ -1,0 +1,53 @@
+#version 450
+#extension GL_GOOGLE_include_directive : require
+#include "rows.glsl"
+#include "weights.glsl"
+#include "tiling.glsl"
+#include "normed.glsl"
+
+// y = rms_norm(x) * (1 + gamma) + beta with (gamma, beta) = W c + bias: rms_norm, linear and modulation in one dispatch.
+
+layout(push_constant) uniform Sizes { uint B; uint D; uint K; float eps; };
+
+layout(binding = 0) readonly buffer X { vec4 x[]; };
+layout(binding = 1) readonly buffer Gain { float gain[]; };
+layout(binding = 2) readonly buffer C { vec4 c[]; };
+layout(binding = 3) readonly buffer W { WEIGHT4 w[]; };
+layout(binding = 4) readonly buffer Bias { float bias[]; };
+layout(binding = 5) writeonly buffer Y { float y[]; };
+
+vec4 sums[2u * ROWS * TILE];
+
+// Rows of gamma, then of beta.
+#define PRODUCT add_products
+#define MATRIX w
+#define COUNT 2u * ROWS
+#define ROW(r) (r / ROWS) * D + min(first_output() + r % ROWS, D - 1u)
+#define VALUE(t, k, n) head(c[stream(t, B) * pitch4(K) + k], n)
+#define SUM(r, t) sums[r * TILE + t]
+#include "product.glsl"
+
+void add_squares(uint t) {
+    uint row = stream(t, B) * pitch4(D);
+    uint whole = D >> 2;
+    for (uint k = part(); k < whole; k += SPLIT) weighed(t, x[row + k], vec4(0.0));
+    if ((D & 3u) > 0u && part() == whole % SPLIT) weighed(t, head(x[row + whole], D & 3u), vec4(0.0));
+}
+
+void main() {
+    clear_squares();
+    for (uint i = 0u; i < 2u * ROWS * TILE; ++i) sums[i] = vec4(0.0);
+    add_products(first_output() < D ? K : 0u);
+    for (uint t = 0u; t < TILE; ++t) {
+        add_squares(t);
+        float scale = norm_scale(t, D, eps);
+        for (uint r = 0u; r < ROWS; ++r) {
+            float gamma = across(sum4(sums[r * TILE + t]));
+            float beta = across(sum4(sums[(ROWS + r) * TILE + t]));
+            if (!writes(r, D, t, B)) continue;
+            uint d = first_output() + r;
+            float normed = x[stream(t, B) * pitch4(D) + (d >> 2)][d & 3u] * scale * gain[d];
+            y[stream(t, B) * pitch(D) + d] = normed * (1.0 + (gamma + bias[d])) + (beta + bias[D + d]);
+        }
+    }
+}

@@ -1,0 +1,40 @@
+#version 450
+#extension GL_GOOGLE_include_directive : require
+#include "rows.glsl"
+#include "weights.glsl"
+#include "tiling.glsl"
+#include "normed.glsl"
+
+// y = W rms_norm(x) + bias: rms_norm and linear in one dispatch.
+
+layout(push_constant) uniform Sizes { uint B; uint N; uint K; float eps; };
+
+layout(binding = 0) readonly buffer X { vec4 x[]; };
+layout(binding = 1) readonly buffer Gain { vec4 gain[]; };
+layout(binding = 2) readonly buffer W { WEIGHT4 w[]; };
+layout(binding = 3) readonly buffer Bias { float bias[]; };
+layout(binding = 4) writeonly buffer Y { float y[]; };
+
+vec4 sums[ROWS * TILE];
+
+#define PRODUCT add_products
+#define MATRIX w
+#define COUNT ROWS
+#define ROW(r) min(first_output() + r, N - 1u)
+#define VALUE(t, k, n) weighed(t, head(x[stream(t, B) * pitch4(K) + k], n), head(gain[k], n))
+#define SUM(r, t) sums[r * TILE + t]
+#include "product.glsl"
+
+void main() {
+    clear_squares();
+    for (uint i = 0u; i < ROWS * TILE; ++i) sums[i] = vec4(0.0);
+    add_products(first_output() < N ? K : 0u);
+    for (uint t = 0u; t < TILE; ++t) {
+        float scale = norm_scale(t, K, eps);
+        for (uint r = 0u; r < ROWS; ++r) {
+            float sum = across(sum4(sums[r * TILE + t]));
+            uint n = first_output() + r;
+            if (writes(r, N, t, B)) y[stream(t, B) * pitch(N) + n] = scale * sum + bias[n];
+        }
+    }
+}

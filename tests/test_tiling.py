@@ -1,0 +1,65 @@
+"""Products are right however they are shared out, and the default fits the device."""
+
+from __future__ import annotations
+
+import pytest
+
+from vkcat.device.interface import Device
+from vkcat.kernel import Case, Kernel
+from vkcat.ops import OPS
+from vkcat.shader import load
+from vkcat.tiling import MOST_LANES, Tiling, tiling_of
+from vkcat.validate.ops import validate_case
+
+TILINGS = [
+    Tiling(streams=1, rows=1, split=64, lanes=64),
+    Tiling(streams=2, rows=2, split=16, lanes=128),
+    Tiling(streams=4, rows=1, split=1, lanes=8),
+    Tiling(streams=2, rows=4, split=4, lanes=32),
+]
+CASES = [
+    pytest.param(kernel, case, tiling, id=f"{kernel.name}-{case.name}-{'-'.join(map(str, tiling.constants.values()))}")
+    for kernel in OPS.values()
+    if kernel.rows
+    for case in (*kernel.cases, *(case for case in kernel.every_case[-2:] if case.precision != "float32"))
+    for tiling in TILINGS
+]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("kernel", "case", "tiling"), CASES)
+def test_every_tiling(vulkan_device: Device, kernel: Kernel, case: Case, tiling: Tiling) -> None:
+    results = validate_case(vulkan_device, kernel, case, tiling=tiling)
+    assert [result.problem for result in results if not result.passed] == []
+
+
+@pytest.mark.parametrize("kernel", [OPS["linear"], OPS["gru_layer"]], ids=lambda kernel: kernel.name)
+@pytest.mark.parametrize("tiling", TILINGS, ids=lambda tiling: "-".join(map(str, tiling.constants.values())))
+def test_a_tiling(device: Device, kernel: Kernel, tiling: Tiling) -> None:
+    results = validate_case(device, kernel, kernel.cases[2], tiling=tiling)
+    assert [result.problem for result in results if not result.passed] == []
+
+
+def test_a_kernel_has_rows_where_its_shader_has_tiles() -> None:
+    tiled = {name for name in OPS if "ROWS" in load(name).interface.spec}
+    assert tiled == {name for name, kernel in OPS.items() if kernel.rows}
+
+
+@pytest.mark.parametrize("cores", [1, 2, 16])
+@pytest.mark.parametrize("cpu", [True, False])
+@pytest.mark.parametrize("outputs", [1, 3, 256, 5000])
+@pytest.mark.parametrize("batch", [1, 2, 3, 8, 100])
+@pytest.mark.parametrize("rows", [1, 2, 3])
+def test_default(outputs: int, batch: int, rows: int, cpu: bool, cores: int) -> None:
+    tiling = tiling_of(outputs, batch, rows, cpu=cpu, cores=cores)
+    assert min(tiling.constants.values()) >= 1
+    assert tiling.streams <= batch
+    assert tiling.lanes <= MOST_LANES
+    assert tiling.lanes % tiling.split == 0
+    assert tiling.split & (tiling.split - 1) == 0
+    if cpu and outputs >= 64 * cores:
+        assert outputs >= cores * tiling.rows * tiling.lanes, "every core has a workgroup"
+
+
+def test_constants_a_shader_does_not_have_count_as_one() -> None:
+    assert Tiling(4, 4, 4, 32).limited({"TILE"}) == Tiling(streams=4, lanes=32)

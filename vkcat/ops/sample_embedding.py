@@ -1,0 +1,61 @@
+"""The next token of each stream, and its row of the embedding's table: sample and embedding. A fused op.
+
+| tensor | shape | dtype |
+|---|---|---|
+| logits to history | see vkcat/ops/sample.py | |
+| table | (V, D) | float32 |
+| y | (B, D) | float32 |
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from vkcat.composed import composed
+from vkcat.kernel import Array, Arrays, Case, Kernel, Launch, Part, Sizes
+from vkcat.ops import embedding, sample
+from vkcat.tiling import Tiling
+
+PARTS = (Part(sample.KERNEL), Part(embedding.KERNEL, {"ids": "token"}))
+
+_KEPT = sample.KERNEL.updates
+
+
+def bound(t: Arrays) -> dict[str, Array]:
+    return sample.bound(t) | {"y": np.zeros((len(t["token"]), t["table"].shape[1]))}
+
+
+def launch(sizes: Sizes, tiling: Tiling) -> Launch:
+    return sample.launch(sizes, tiling)
+
+
+def inputs(rng: np.random.Generator, case: Case) -> dict[str, Array]:
+    table = rng.standard_normal((case.sizes["V"], case.sizes["D"])).astype(np.float32)
+    return sample.inputs(rng, case) | {"table": table}
+
+
+KERNEL = Kernel(
+    name="sample_embedding",
+    shapes={
+        **{name: shape for name, shape in sample.KERNEL.shapes.items() if name not in _KEPT},
+        "table": "V D",
+        **{name: sample.KERNEL.shapes[name] for name in _KEPT},
+        "y": "B D",
+    },
+    outputs=("y",),
+    updates=_KEPT,
+    reference=composed(PARTS, (*_KEPT, "y")),
+    bound=bound,
+    why="an index and a copy are exact",
+    launch=launch,
+    inputs=inputs,
+    packed=("table",),
+    moved=lambda sizes, attributes: {"history": sizes["B"], "table": sizes["B"] * sizes["D"]},
+    parts=PARTS,
+    cases=(
+        Case({"B": 2, "V": 1, "M": 1, "D": 1}),
+        Case({"B": 42, "V": 3, "M": 4, "D": 63}, seed=1),
+        Case({"B": 63, "V": 100, "M": 2, "D": 257}, seed=2),
+        Case({"B": 5, "V": 257, "M": 128, "D": 100}, seed=3),
+    ),
+)

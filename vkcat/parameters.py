@@ -1,0 +1,49 @@
+"""What a dispatch of a node is given besides its tensors: push constants, specialisation constants, group counts."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vkcat.graph import Node
+from vkcat.kernel import check_interface
+from vkcat.shader import Shader
+from vkcat.tiling import Tiling, tiling_of
+
+
+@dataclass(frozen=True)
+class Parameters:
+    """`spec` in the order of the constants' ids, `groups` along x, y and z."""
+
+    push: NDArray[np.uint32]
+    spec: tuple[int, ...]
+    groups: tuple[int, int, int]
+
+
+def parameters(node: Node, shader: Shader, tiling: Tiling) -> Parameters:
+    """For `node` with `shader`, of whose constants those count that it has.
+
+    Raises `ShaderError` when the shader does not take what the kernel gives.
+    """
+    check_interface(node.kernel, shader)
+    interface, sizes, numbers = shader.interface, node.sizes, node.attributes
+    tiling = tiling.limited(interface.spec)
+    constants = tiling.constants
+    push = [sizes[name] if name in sizes else np.float32(numbers[name]).view(np.uint32) for name in interface.push]
+    return Parameters(
+        push=np.array(push, np.uint32),
+        spec=tuple(constants[name] for name in interface.spec),
+        groups=node.kernel.launch(sizes, tiling).groups(interface.sized(constants)),
+    )
+
+
+def default_tiling(node: Node, kind: str) -> Tiling:
+    """What runs well on a kind of device where nothing was measured."""
+    kernel, sizes = node.kernel, node.sizes
+    if not kernel.rows:
+        return Tiling()
+    outputs = kernel.launch(sizes, Tiling()).invocations[0]
+    return tiling_of(outputs, sizes["B"], kernel.rows, cpu=kind == "cpu", cores=os.cpu_count() or 1)

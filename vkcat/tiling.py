@@ -1,0 +1,59 @@
+"""How a shader's invocations share its products: the specialisation constants of shaders/include/tiling.glsl."""
+
+from __future__ import annotations
+
+from collections.abc import Container
+from dataclasses import dataclass
+
+MOST_LANES = 128
+"""Invocations a workgroup: every Vulkan device has that many."""
+
+FEWEST_LANES = 8
+"""A workgroup of a software driver: no more than its vectors hold, so that there are many."""
+
+
+@dataclass(frozen=True)
+class Tiling:
+    """An invocation computes `rows` outputs of `streams` streams; `split` neighbours share each sum.
+
+    `lanes` invocations make a workgroup; `split` is a power of two that divides them.
+    """
+
+    streams: int = 1
+    rows: int = 1
+    split: int = 1
+    lanes: int = 64
+
+    @property
+    def constants(self) -> dict[str, int]:
+        """By the names in the shader."""
+        return {"TILE": self.streams, "ROWS": self.rows, "SPLIT": self.split, "LANES": self.lanes}
+
+    def limited(self, names: Container[str]) -> Tiling:
+        """Of these constants only."""
+        return Tiling(
+            streams=self.streams if "TILE" in names else 1,
+            rows=self.rows if "ROWS" in names else 1,
+            split=self.split if "SPLIT" in names else 1,
+            lanes=self.lanes,
+        )
+
+
+def tiling_of(outputs: int, batch: int, rows: int, *, cpu: bool, cores: int) -> Tiling:
+    """What runs well where nothing was measured, for so many outputs of each stream.
+
+    `rows` are the rows of matrices that one output multiplies. A software driver makes each load lane by lane, so loads
+    decide: sixteen rows share those of the stream, or where there are several streams, four rows and up to eight of
+    them, as long as each of its `cores` has a workgroup. On a GPU neighbours must read neighbouring bytes, and sums are
+    split among them.
+    """
+    if not cpu:
+        return Tiling(streams=_power_of_two(min(batch, 4)), split=16)
+    streams = _power_of_two(min(batch, 8))
+    most = min(16 if streams == 1 else 4, outputs * rows // (FEWEST_LANES * cores))
+    return Tiling(streams=streams, rows=_power_of_two(most // rows), lanes=FEWEST_LANES)
+
+
+def _power_of_two(most: int) -> int:
+    """The greatest that is not more."""
+    return 1 << (max(most, 1).bit_length() - 1)
