@@ -3,29 +3,45 @@
 from __future__ import annotations
 
 import sys
+from importlib import import_module
 
 import click
 
 from vkcat import __version__
-from vkcat.cli.devices import devices
-from vkcat.cli.exporting import export
-from vkcat.cli.importing import import_
-from vkcat.cli.init import init
-from vkcat.cli.profile import profile
-from vkcat.cli.run import run
-from vkcat.cli.show import show
-from vkcat.cli.validate import validate
 from vkcat.errors import VkcatError
 
+COMMANDS = {
+    "devices": "devices",
+    "export": "exporting",
+    "import": "importing",
+    "init": "init",
+    "profile": "profile",
+    "run": "run",
+    "show": "show",
+    "validate": "validate",
+}
+"""Each command's module, imported when the command is asked for: none waits for what the others need."""
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+
+class _Commands(click.Group):
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        del ctx
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        del ctx
+        if cmd_name not in COMMANDS:
+            return None
+        module = import_module(f"vkcat.cli.{COMMANDS[cmd_name]}")
+        # `import` is a word of Python's own.
+        command: click.Command = getattr(module, cmd_name, None) or getattr(module, f"{cmd_name}_")
+        return command
+
+
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(__version__, prog_name="vkcat")
 def cli() -> None:
     """Run, profile and validate small models on any Vulkan device."""
-
-
-for command in (devices, import_, export, init, show, run, validate, profile):
-    cli.add_command(command)
 
 
 def main() -> None:
