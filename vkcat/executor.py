@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from vkcat.device.interface import Barrier, Buffer, Command, Device, Dispatch, Memory, Slice, ToHost
 from vkcat.errors import DeviceError, InputError, mismatch
-from vkcat.graph import Graph, Tensor
+from vkcat.graph import Graph, Node, Tensor
 from vkcat.kernel import TILE, check_interface, tile
 from vkcat.plan import BufferSpec, Packing, Plan, PlannedDispatch, Region, Step, schedule
 from vkcat.schedules import RUNNERS, Commands, HostTimes, Runner
@@ -91,6 +91,12 @@ class Executor:
         with device.lock, ExitStack() as made:
             device.check_open()
             self._made = made
+            device.prepare(
+                self._specialised(planned.node, shaders or {})
+                for steps in self.plan.steps.values()
+                for step in steps
+                for planned in step.dispatches
+            )
             self._buffers = [self._buffer(spec) for spec in self.plan.buffers]
             self._commands = {
                 name: (self._prepare(even, shaders or {}), self._prepare(odd, shaders or {}))
@@ -136,9 +142,16 @@ class Executor:
             commands.append(ToHost(self._slices(step.to_host)))
         return commands
 
+    @staticmethod
+    def _specialised(node: Node, shaders: Mapping[str, Shader]) -> tuple[Shader, list[int]]:
+        """The shader that a node runs, and its specialisation constants."""
+        shader = shaders.get(node.shader) or load(node.shader)
+        spec = shader.interface.spec
+        return shader, [tile(node.sizes["B"]) if TILE in spec else 1] * len(spec)
+
     def _dispatch(self, planned: PlannedDispatch, shaders: Mapping[str, Shader]) -> Dispatch:
         kernel, sizes = planned.node.kernel, planned.node.sizes
-        shader = shaders.get(planned.node.shader) or load(planned.node.shader)
+        shader, spec = self._specialised(planned.node, shaders)
         check_interface(kernel, shader)
         interface = shader.interface
         rows = tile(sizes["B"]) if TILE in interface.spec else 1
@@ -148,7 +161,6 @@ class Executor:
             np.uint32,
         )
         groups = kernel.launch(sizes, rows).groups(interface.local_size)
-        spec = [rows] * len(interface.spec)
         dispatch = self.device.dispatch(kernel.name, shader, self._slices(planned.regions), push, spec, groups)
         self._made.callback(self.device.release, dispatch)
         return dispatch
@@ -179,12 +191,8 @@ class Executor:
         if values.shape != tensor.shape or values.dtype != tensor.dtype:
             expected, got = f"{tensor.dtype} {tensor.shape}", f"{values.dtype} {values.shape}"
             raise InputError(mismatch(tensor.name, expected, got))
-        # A shader that lets padding count shows it: NaN, or an index past every table.
-        word = np.uint32 if values.dtype.itemsize == 4 else np.uint16
-        rows = np.full((*tensor.shape[:-1], tensor.pitch), PADDING[word], word)
-        rows[..., : tensor.shape[-1]] = np.ascontiguousarray(values).view(word)
         region = self.plan.regions[tensor][self._parity]
-        self._buffers[region.buffer].write(rows.view(np.uint32), region.offset)
+        self._buffers[region.buffer].write(_padded(tensor, np.ascontiguousarray(values)), region.offset)
 
     @_exclusive
     def read(self, tensor: Tensor) -> Array:
@@ -282,6 +290,19 @@ class Executor:
                 for views in self._views:
                     views.clear()
                 self._made.close()
+
+
+def _padded(tensor: Tensor, values: Array) -> NDArray[np.uint32]:
+    """The words of a tensor's rows.
+
+    A shader that lets padding count shows it: NaN, or an index past every table.
+    """
+    if tensor.pitch == tensor.shape[-1]:
+        return values.reshape(-1).view(np.uint32)
+    word = np.uint32 if values.dtype.itemsize == 4 else np.uint16
+    rows = np.full((*tensor.shape[:-1], tensor.pitch), PADDING[word], word)
+    rows[..., : tensor.shape[-1]] = values.view(word)
+    return rows.view(np.uint32)
 
 
 def device_packing(device: Device) -> Packing:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sys
+import warnings
 from importlib import import_module
+from typing import TextIO
 
 import click
 
@@ -45,7 +47,8 @@ def cli() -> None:
 
 
 def main() -> None:
-    """Entry point: errors that a user can act on are one line and exit code 2."""
+    """Entry point: errors that a user can act on are one line and exit code 2, warnings one line."""
+    warnings.showwarning = _show_warning
     try:
         cli()
     except OSError as error:
@@ -58,6 +61,19 @@ def main() -> None:
     except VkcatError as error:
         click.echo(f"vkcat: error: {_one_line(str(error))}", err=True)
         sys.exit(2)
+
+
+def _show_warning(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: TextIO | None = None,
+    line: str | None = None,
+) -> None:
+    """In place of Python's form, which has a line of code as well."""
+    del category, filename, lineno, file, line
+    click.echo(f"vkcat: warning: {_one_line(str(message))}", err=True)
 
 
 def _one_line(message: str) -> str:

@@ -5,7 +5,7 @@ Vulkan's nouns under their own names. A backend knows shaders and bytes; it know
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from threading import RLock
@@ -172,6 +172,13 @@ class Device(Protocol):
         ...
 
     def buffer(self, nbytes: int, memory: Memory) -> Buffer: ...
+
+    def prepare(self, shaders: Iterable[tuple[Shader, Sequence[int]]]) -> None:
+        """Compile shaders with their specialisation constants all at once, so that `dispatch` finds them compiled.
+
+        Raises `DeviceError`.
+        """
+        ...
 
     def dispatch(
         self,

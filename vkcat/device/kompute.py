@@ -8,7 +8,7 @@ are destroyed in another order, so devices are probed first and destruction is o
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -196,6 +196,11 @@ class KomputeDevice(Lifetime):
     def buffer(self, nbytes: int, memory: Memory) -> KomputeBuffer:
         self.check_open()
         return KomputeBuffer(self, nbytes, memory)
+
+    def prepare(self, shaders: Iterable[tuple[Shader, Sequence[int]]]) -> None:
+        """Nothing: kp compiles a pipeline with each algorithm, and keeps none."""
+        del shaders
+        self.check_open()
 
     def dispatch(
         self,
