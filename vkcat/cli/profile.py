@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from contextlib import ExitStack
 from pathlib import Path
@@ -12,12 +13,13 @@ from rich.progress import Progress
 
 from vkcat.cli import options
 from vkcat.cli.console import console
-from vkcat.cli.files import write_json
+from vkcat.cli.files import write_json, write_text
 from vkcat.device.backends import BACKENDS, open_device
 from vkcat.device.interface import Device
 from vkcat.errors import InputError, mismatch
 from vkcat.model import build
 from vkcat.profile import Measurement, measure, report
+from vkcat.profile.trace import clock_line, trace
 from vkcat.schedules import SCHEDULES
 from vkcat.stored import read_model
 
@@ -32,6 +34,12 @@ from vkcat.stored import read_model
 @click.option("--runs", type=click.IntRange(1), default=200, show_default=True, help="Measured steps of each.")
 @click.option("--warmup", type=click.IntRange(0), default=20, show_default=True, help="Steps before them.")
 @options.json_file
+@click.option(
+    "--trace",
+    "trace_path",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Write some further steps as a trace for ui.perfetto.dev: host and device on one clock.",
+)
 def profile(
     model: Path,
     schedule: str,
@@ -42,13 +50,14 @@ def profile(
     runs: int,
     warmup: int,
     json_path: Path | None,
+    trace_path: Path | None,
 ) -> None:
     """Time a model's step: dispatch, submit and wait against kernel time.
 
     Schedules, backends and the device's floors take turns. Kernel times come from GPU timestamps, which
     only the vulkan backend has.
     """
-    options.check_results(json_path)
+    options.check_results(json_path, trace_path)
     schedules = options.choices(schedule, SCHEDULES, "--schedule")
     backends = options.choices(backend, tuple(BACKENDS), "--backend")
     stored = read_model(model)
@@ -75,6 +84,11 @@ def profile(
         _show(measurement, devices)
         if json_path:
             write_json(json_path, report.as_json(measurement, devices))
+        if trace_path:
+            traced = trace(devices, built, stored.weights, schedules, graph=chosen)
+            write_text(trace_path, json.dumps(traced))
+            for name, about in traced["otherData"]["clocks"].items():
+                console().print(f"trace of {name}: {clock_line(about)}")
 
 
 def _progress(total: int) -> Progress:

@@ -119,6 +119,15 @@ class ToHost:
 Command = Dispatch | Barrier | ToHost
 
 
+@dataclass(frozen=True)
+class CalibratedTimestamps:
+    """A device's timestamp counter and `time.perf_counter_ns()` at one moment, to within `deviation_ns`."""
+
+    ticks: int
+    host_ns: int
+    deviation_ns: int
+
+
 class Recording(Protocol):
     """A command buffer: record once or many times, submit, wait."""
 
@@ -130,6 +139,10 @@ class Recording(Protocol):
 
     def kernel_ns(self) -> list[float]:
         """Nanoseconds of each dispatch in the last submission; only of a recording made with timestamps."""
+        ...
+
+    def ticks(self) -> list[tuple[int, int]]:
+        """The device's counter at the begin and end of each dispatch, likewise."""
         ...
 
     def close(self) -> None: ...
@@ -161,6 +174,10 @@ class Device(Protocol):
 
     @property
     def timestamps(self) -> bool: ...
+
+    def calibrated_timestamps(self) -> CalibratedTimestamps | None:
+        """The device's clock against the host's; None where the device cannot tell."""
+        ...
 
     @property
     def lock(self) -> RLock:

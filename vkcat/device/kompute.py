@@ -127,6 +127,10 @@ class KomputeRecording:
         """None: kp never resets its query pool and hides the period, so its times are not used."""
         return []
 
+    def ticks(self) -> list[tuple[int, int]]:
+        """None either."""
+        return []
+
     def close(self) -> None:
         if self._device.disown_sequence(self):
             self._sequence.destroy()
@@ -192,6 +196,9 @@ class KomputeDevice(Lifetime):
 
     def disown_sequence(self, recording: KomputeRecording) -> bool:
         return self._sequences.pop(id(recording), None) is not None
+
+    def calibrated_timestamps(self) -> None:
+        """None: there are no timestamps to calibrate."""
 
     def buffer(self, nbytes: int, memory: Memory) -> KomputeBuffer:
         self.check_open()

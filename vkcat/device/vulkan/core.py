@@ -9,6 +9,8 @@ from vkcat.device.interface import DeviceInfo
 from vkcat.device.vulkan.api import api, calling, checked
 
 CREATION_FEEDBACK = "VK_EXT_pipeline_creation_feedback"
+CALIBRATED_TIMESTAMPS = {"VK_EXT_calibrated_timestamps": "EXT", "VK_KHR_calibrated_timestamps": "KHR"}
+"""With the suffix of their functions; the first that a device has is used."""
 
 
 class Closable(Protocol):
@@ -28,7 +30,8 @@ class Core:
         with calling(f"opening {info.name}"):
             found = {extension.extensionName for extension in vk.vkEnumerateDeviceExtensionProperties(physical, None)}
             # A device that has the first is not whole without it (MoltenVK).
-            extensions = sorted(found & {"VK_KHR_portability_subset", CREATION_FEEDBACK})
+            self.calibrated_timestamps = next((name for name in CALIBRATED_TIMESTAMPS if name in found), None)
+            extensions = sorted(found & {"VK_KHR_portability_subset", CREATION_FEEDBACK, self.calibrated_timestamps})
             self.creation_feedback = CREATION_FEEDBACK in found
             create = vk.VkDeviceCreateInfo(
                 queueCreateInfoCount=1,

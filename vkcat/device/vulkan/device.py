@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from vkcat.device.interface import DeviceInfo, Dispatch, Memory, Slice, Words
+from vkcat.device.interface import CalibratedTimestamps, DeviceInfo, Dispatch, Memory, Slice, Words
 from vkcat.device.lifetime import Lifetime
 from vkcat.device.limits import check_dispatch, check_shader
 from vkcat.device.select import select
 from vkcat.device.vulkan.api import api, calling
+from vkcat.device.vulkan.calibration import Calibration
 from vkcat.device.vulkan.core import Core
 from vkcat.device.vulkan.descriptors import DescriptorSet, bind
 from vkcat.device.vulkan.instance import create_instance, describe, physical_devices
@@ -35,11 +36,16 @@ class VulkanDevice(Lifetime):
         self._staging = Staging(self._core)
         self._cache = PipelineCache(self._core, physical)
         self._pipelines = Pipelines(self._core, self._cache)
+        self._calibration = Calibration(self._core, instance, physical)
         self._sets: dict[int, DescriptorSet] = {}
 
     @property
     def timestamps(self) -> bool:
         return self.info.timestamp_bits > 0
+
+    def calibrated_timestamps(self) -> CalibratedTimestamps | None:
+        self.check_open()
+        return self._calibration.read()
 
     def buffer(self, nbytes: int, memory: Memory) -> VulkanBuffer:
         self.check_open()
