@@ -19,6 +19,7 @@ from vkcat.device.interface import Device
 from vkcat.errors import InputError, mismatch
 from vkcat.model import build
 from vkcat.profile import Measurement, measure, report
+from vkcat.profile.page import page
 from vkcat.profile.trace import clock_line, trace
 from vkcat.schedules import SCHEDULES
 from vkcat.stored import read_model
@@ -35,6 +36,12 @@ from vkcat.stored import read_model
 @click.option("--warmup", type=click.IntRange(0), default=20, show_default=True, help="Steps before them.")
 @options.json_file
 @click.option(
+    "--html",
+    "html_path",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Write the result as one page with drawings, which needs no network.",
+)
+@click.option(
     "--trace",
     "trace_path",
     type=click.Path(path_type=Path, dir_okay=False),
@@ -50,6 +57,7 @@ def profile(
     runs: int,
     warmup: int,
     json_path: Path | None,
+    html_path: Path | None,
     trace_path: Path | None,
 ) -> None:
     """Time a model's step: dispatch, submit and wait against kernel time.
@@ -57,7 +65,7 @@ def profile(
     Schedules, backends and the device's floors take turns. Kernel times come from GPU timestamps, which
     only the vulkan backend has.
     """
-    options.check_results(json_path, trace_path)
+    options.check_results(json_path, html_path, trace_path)
     schedules = options.choices(schedule, SCHEDULES, "--schedule")
     backends = options.choices(backend, tuple(BACKENDS), "--backend")
     stored = read_model(model)
@@ -84,6 +92,8 @@ def profile(
         _show(measurement, devices)
         if json_path:
             write_json(json_path, report.as_json(measurement, devices))
+        if html_path:
+            write_text(html_path, page(report.as_json(measurement, devices)))
         if trace_path:
             traced = trace(devices, built, stored.weights, schedules, graph=chosen)
             write_text(trace_path, json.dumps(traced))
