@@ -93,9 +93,9 @@ class Executor:
             self._made = made
             device.prepare(
                 self._specialised(planned.node, shaders or {})
-                for steps in self.plan.steps.values()
-                for step in steps
-                for planned in step.dispatches
+                # Odd steps run what even ones do.
+                for even, _ in self.plan.steps.values()
+                for planned in even.dispatches
             )
             self._buffers = [self._buffer(spec) for spec in self.plan.buffers]
             self._commands = {
@@ -144,15 +144,15 @@ class Executor:
 
     @staticmethod
     def _specialised(node: Node, shaders: Mapping[str, Shader]) -> tuple[Shader, list[int]]:
-        """The shader that a node runs, and its specialisation constants."""
+        """The shader that a node runs, and its specialisation constants. Raises `ShaderError` when it does not fit."""
         shader = shaders.get(node.shader) or load(node.shader)
+        check_interface(node.kernel, shader)
         spec = shader.interface.spec
         return shader, [tile(node.sizes["B"]) if TILE in spec else 1] * len(spec)
 
     def _dispatch(self, planned: PlannedDispatch, shaders: Mapping[str, Shader]) -> Dispatch:
         kernel, sizes = planned.node.kernel, planned.node.sizes
         shader, spec = self._specialised(planned.node, shaders)
-        check_interface(kernel, shader)
         interface = shader.interface
         rows = tile(sizes["B"]) if TILE in interface.spec else 1
         numbers = planned.node.attributes

@@ -68,9 +68,15 @@ class Pipelines:
         return self._made[key]
 
     def _create(self, shader: Shader, spec: Sequence[int]) -> Pipeline:
+        vk, device = api(), self._core.handle
         with calling(f"{shader.name}: pipeline"):
-            set_layout, layout = _layouts(self._core.handle, shader)
-            handle, from_cache = self._compile(shader, spec, layout)
+            set_layout, layout = _layouts(device, shader)
+            try:
+                handle, from_cache = self._compile(shader, spec, layout)
+            except BaseException:
+                vk.vkDestroyPipelineLayout(device, layout, None)
+                vk.vkDestroyDescriptorSetLayout(device, set_layout, None)
+                raise
         return Pipeline(handle, layout, set_layout, len(shader.interface.bindings), from_cache)
 
     def _compile(self, shader: Shader, spec: Sequence[int], layout: Any) -> tuple[Any, bool]:
@@ -168,8 +174,12 @@ def _side_by_side(work: Sequence[Callable[[], None]]) -> None:
     helpers = [Thread(target=go_on) for _ in range(min(os.cpu_count() or 1, len(work)) - 1)]
     for helper in helpers:
         helper.start()
-    go_on()
-    for helper in helpers:
-        helper.join()
+    try:
+        go_on()
+    finally:
+        # Whoever stops this one stops all: none may compile for a device that is being closed.
+        waiting.clear()
+        for helper in helpers:
+            helper.join()
     if raised:
         raise raised[0]
