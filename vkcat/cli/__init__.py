@@ -40,7 +40,12 @@ class _Commands(click.Group):
         return command
 
 
-@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+EPILOG = "Environment: VKCAT_PIPELINE_CACHE is the folder for compiled pipelines, or off; see docs/backends.md."
+
+
+@click.group(
+    epilog=EPILOG, cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}
+)
 @click.version_option(__version__, prog_name="vkcat")
 def cli() -> None:
     """Run, profile and validate small models on any Vulkan device."""
