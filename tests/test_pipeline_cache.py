@@ -45,8 +45,24 @@ DATA = HEAD + b"what only the driver understands"
     ],
 )
 def test_the_users_folder(platform: str, environment: dict[str, str], expected: str | None) -> None:
-    folder = user_folder(platform, environment, Path("/home/me"))
+    folder = user_folder(platform, environment, lambda: Path("/home/me"))
     assert folder == (None if expected is None else Path(expected))
+
+
+def test_a_user_without_a_home(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is said how to have a cache, and the device works."""
+
+    def home() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr(Path, "home", home)
+    monkeypatch.delenv("VKCAT_PIPELINE_CACHE")
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    said = "pipeline cache: expected a home folder for it, got none; set VKCAT_PIPELINE_CACHE to a folder, or off"
+    with pytest.warns(VkcatWarning, match=said):
+        device = open_device("vulkan", "llvmpipe")
+    _small_executor(device).close()
+    device.close()
 
 
 def test_a_file_is_read_as_it_was_written(tmp_path: Path) -> None:
@@ -56,6 +72,9 @@ def test_a_file_is_read_as_it_was_written(tmp_path: Path) -> None:
     write(path, DRIVER, DATA + b"more")
     assert read(path, DRIVER) == DATA + b"more"
     assert os.listdir(path.parent) == [path.name]
+    assert read(path.parent / "none.bin", DRIVER) == read(path / "none.bin", DRIVER) == b""
+    with pytest.raises(InputError, match="expected a pipeline cache that can be read, got Is a directory"):
+        read(path.parent, DRIVER)
 
 
 def test_drivers_and_shaders_have_files_of_their_own() -> None:
@@ -160,7 +179,7 @@ def test_a_device_keeps_and_reads_its_file(driver: str, tmp_path: Path, monkeypa
     assert len(given) == 2
     # Damage is said once, and the next file is whole again.
     path.write_bytes(content[:-1])
-    with pytest.warns(VkcatWarning, match="got a damaged one; it is left out and will be replaced"):
+    with pytest.warns(VkcatWarning, match="got a damaged one; it is left out, and another will"):
         device = _opened(driver)
     device.close()
     assert path.read_bytes() == content

@@ -65,9 +65,10 @@ def profile(
     Schedules, backends and the device's floors take turns. Kernel times come from GPU timestamps, which
     only the vulkan backend has.
     """
-    options.check_results(json_path, html_path, trace_path)
+    options.check_results(json_path)
     schedules = options.choices(schedule, SCHEDULES, "--schedule")
     backends = options.choices(backend, tuple(BACKENDS), "--backend")
+    options.check_results(html_path, trace_path)
     stored = read_model(model)
     built = build(stored.config, batch)
     chosen = graph or list(built.graphs)[-1]

@@ -126,6 +126,17 @@ class Subject:
         for tensor in self._results:
             self._executor.read(tensor)
 
+    def traced(self, part: Callable[[str], AbstractContextManager[None]]) -> None:
+        """The step of a `sample`, untimed, with each part of the host's within `part`."""
+        executor, graph = self._executor, self.graph.name
+        with part("step"):
+            with part("write inputs"):
+                self._write_inputs()
+            executor.launch(graph, executor.chunk(graph))
+            executor.finish()
+            with part("read outputs"):
+                self._read_outputs()
+
     def sample(self) -> None:
         """Time a step, or as many as go into one submission, and the kernels of one more after it."""
         executor, series, graph = self._executor, self.series, self.graph.name
@@ -144,17 +155,6 @@ class Subject:
         if self.device.timestamps:
             self._write_inputs()
             series.kernels.append(executor.timed_step(self.graph.name))
-
-    def traced(self, part: Callable[[str], AbstractContextManager[None]]) -> None:
-        """The step of a `sample`, untimed, with each part of the host's within `part`."""
-        executor, graph = self._executor, self.graph.name
-        with part("step"):
-            with part("write inputs"):
-                self._write_inputs()
-            executor.launch(graph, executor.chunk(graph))
-            executor.finish()
-            with part("read outputs"):
-                self._read_outputs()
 
     def times(self, warmup: int) -> ScheduleTimes:
         series = self.series

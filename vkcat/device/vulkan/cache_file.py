@@ -12,7 +12,7 @@ import hashlib
 import os
 import struct
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -50,40 +50,58 @@ class Driver:
         return f"{numbers}-{self.uuid.hex()}-{shaders[:16]}.bin"
 
 
-def user_folder(platform: str, environment: Mapping[str, str], home: Path) -> Path | None:
-    """Where the files lie, by `sys.platform`: the user's cache folder, or what VARIABLE says. None: nowhere."""
+def user_folder(platform: str, environment: Mapping[str, str], home: Callable[[], Path]) -> Path | None:
+    """Where the files lie, by `sys.platform`: the user's cache folder, or what VARIABLE says. None: nowhere.
+
+    Raises `InputError` when that is below the home folder and the user has none.
+    """
     chosen = environment.get(VARIABLE, "")
     if chosen:
         return None if chosen == "off" else Path(chosen)
-    if platform == "win32":
-        return Path(environment.get("LOCALAPPDATA") or home / "AppData" / "Local") / "vkcat" / "Cache"
-    if platform == "darwin":
-        return home / "Library" / "Caches" / "vkcat"
-    # The XDG base directory specification has a relative path ignored.
-    given = Path(environment.get("XDG_CACHE_HOME", ""))
-    return (given if given.is_absolute() else home / ".cache") / "vkcat"
+    try:
+        if platform == "win32":
+            return Path(environment.get("LOCALAPPDATA") or home() / "AppData" / "Local") / "vkcat" / "Cache"
+        if platform == "darwin":
+            return home() / "Library" / "Caches" / "vkcat"
+        # The XDG base directory specification has a relative path ignored.
+        given = Path(environment.get("XDG_CACHE_HOME", ""))
+        return (given if given.is_absolute() else home() / ".cache") / "vkcat"
+    except RuntimeError as error:
+        expected = "a home folder for it"
+        raise InputError(mismatch("pipeline cache", expected, "none", f"set {VARIABLE} to a folder, or off")) from error
 
 
 def read(path: Path, driver: Driver) -> bytes:
-    """The driver's data. Raises `InputError` when the file is damaged, cut short, another's, or cannot be read."""
+    """The driver's data, or none when there is no file.
+
+    Raises `InputError` when it is damaged, cut short, another's, or cannot be read.
+    """
     try:
         content = path.read_bytes()
+    except (FileNotFoundError, NotADirectoryError):
+        return b""
     except OSError as error:
         raise InputError(mismatch(str(path), "a pipeline cache that can be read", error.strerror)) from error
-    expected = f"a whole pipeline cache of driver version {driver.version:#x}"
+    fault = _fault(content, driver)
+    if fault is not None:
+        expected = f"a whole pipeline cache of driver version {driver.version:#x}"
+        remedy = "it is left out, and another will replace it"
+        raise InputError(mismatch(str(path), expected, fault, remedy))
+    return content[_HEAD.size :]
+
+
+def _fault(content: bytes, driver: Driver) -> str | None:
     if len(content) < _HEAD.size:
-        raise InputError(mismatch(str(path), expected, f"{len(content)} bytes"))
+        return f"{len(content)} bytes"
     magic, *fields, checksum, size = _HEAD.unpack_from(content)
     data = content[_HEAD.size :]
     if magic != _MAGIC:
-        raise InputError(mismatch(str(path), expected, "another kind of file"))
+        return "another kind of file"
     if tuple(fields) != driver.fields:
-        raise InputError(mismatch(str(path), expected, "another driver's"))
+        return "another driver's"
     if size != len(data) or checksum != hashlib.sha256(data).digest():
-        raise InputError(mismatch(str(path), expected, "a damaged one"))
-    if not fits(data, driver):
-        raise InputError(mismatch(str(path), expected, "one with another driver's data"))
-    return data
+        return "a damaged one"
+    return None if fits(data, driver) else "one with another driver's data"
 
 
 def fits(data: bytes, driver: Driver) -> bool:

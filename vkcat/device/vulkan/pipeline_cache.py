@@ -17,7 +17,7 @@ from vkcat.device.vulkan import cache_file
 from vkcat.device.vulkan.api import api, calling, checked
 from vkcat.device.vulkan.cache_file import Driver
 from vkcat.device.vulkan.core import Core
-from vkcat.errors import InputError, VkcatWarning, mismatch
+from vkcat.errors import DeviceError, InputError, VkcatWarning, mismatch
 
 
 def driver_of(physical: Any) -> Driver:
@@ -33,14 +33,18 @@ class PipelineCache:
     def __init__(self, core: Core, physical: Any) -> None:
         self._core = core
         self._driver = driver_of(physical)
-        folder = cache_file.user_folder(sys.platform, os.environ, Path.home())
-        self._path = None if folder is None else folder / self._driver.file(shader.compiled_digest())
+        self._path: Path | None = None
         self._stored = b""
         try:
+            self._path = self._own_path()
             self._stored = self._read()
         except InputError as error:
-            warnings.warn(VkcatWarning(f"{error}; it is left out and will be replaced"), stacklevel=2)
+            warnings.warn(VkcatWarning(str(error)), stacklevel=2)
         self.handle = self._create(self._stored)
+
+    def _own_path(self) -> Path | None:
+        folder = cache_file.user_folder(sys.platform, os.environ, Path.home)
+        return None if folder is None else folder / self._driver.file(shader.compiled_digest())
 
     def _create(self, data: bytes) -> Any:
         vk = api()
@@ -51,10 +55,8 @@ class PipelineCache:
             return vk.vkCreatePipelineCache(self._core.handle, create, None)
 
     def _read(self) -> bytes:
-        """What the file holds, nothing where there is none. Raises `InputError` when it is not for this driver."""
-        if self._path is None or not self._path.exists():
-            return b""
-        return cache_file.read(self._path, self._driver)
+        """What the file holds, or nothing. Raises `InputError` when it is not for this driver."""
+        return b"" if self._path is None else cache_file.read(self._path, self._driver)
 
     def _data(self) -> bytes:
         """All that the driver would keep."""
@@ -81,7 +83,8 @@ class PipelineCache:
             self._merge(others)
         data = self._data()
         if len(data) > cache_file.MOST_BYTES or not cache_file.fits(data, self._driver):
-            self._path.unlink(missing_ok=True)
+            with suppress(OSError):
+                self._path.unlink()
             expected = f"at most {cache_file.MOST_BYTES} bytes with Vulkan's head"
             remedy = "the next one begins empty"
             raise InputError(mismatch(f"pipeline cache of {self._core.info.name}", expected, len(data), remedy))
@@ -97,7 +100,7 @@ class PipelineCache:
         try:
             with calling("keeping the pipeline cache"):
                 self._save()
-        except InputError as error:
+        except (InputError, DeviceError) as error:
             warnings.warn(VkcatWarning(str(error)), stacklevel=2)
         finally:
             api().vkDestroyPipelineCache(self._core.handle, self.handle, None)
