@@ -65,7 +65,15 @@ def _use_validation() -> Any:
     return messages
 
 
+def _use_own_cache() -> None:
+    """A pipeline cache of these tests' own, in place of the user's."""
+    folder = tempfile.mkdtemp(prefix="vkcat-cache-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    os.environ["VKCAT_PIPELINE_CACHE"] = folder
+
+
 _use_both_drivers()
+_use_own_cache()
 MESSAGES = _use_validation()
 
 

@@ -5,7 +5,7 @@ on a device.
 """
 
 from vkcat.device.backends import open_device
-from vkcat.errors import DeviceError, InputError, ModelError, ShaderError, ShapeError, VkcatError
+from vkcat.errors import DeviceError, InputError, ModelError, ShaderError, ShapeError, VkcatError, VkcatWarning
 from vkcat.load import load
 from vkcat.presets import initial_model
 from vkcat.sequences import GruOutput, Sequences, gru
@@ -27,6 +27,7 @@ __all__ = [
     "StoredModel",
     "Transducer",
     "VkcatError",
+    "VkcatWarning",
     "gru",
     "initial_model",
     "load",

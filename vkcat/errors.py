@@ -11,6 +11,10 @@ class VkcatError(Exception):
     """Base of all errors vkcat raises on purpose."""
 
 
+class VkcatWarning(UserWarning):
+    """Something is not as it should be, and only time is lost by it."""
+
+
 class DeviceError(VkcatError):
     """No loader, no driver, no such device, a missing capability, or a failed Vulkan call."""
 

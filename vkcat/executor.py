@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from vkcat.device.interface import Barrier, Buffer, Command, Device, Dispatch, Memory, Slice, ToHost
 from vkcat.errors import DeviceError, InputError, mismatch
 from vkcat.graph import Graph, Node, Role, Tensor
-from vkcat.parameters import default_tiling, parameters
+from vkcat.parameters import Parameters, default_tiling, parameters
 from vkcat.plan import BufferSpec, Packing, Plan, PlannedDispatch, Region, Step, schedule
 from vkcat.schedules import RUNNERS, Commands, HostTimes, Runner
 from vkcat.shader import Shader, load
@@ -95,6 +95,10 @@ class Executor:
         with device.lock, ExitStack() as made:
             device.check_open()
             self._made = made
+            # Odd steps run what even ones do.
+            nodes = [planned.node for even, _ in self.plan.steps.values() for planned in even.dispatches]
+            pairs = [self._given(node, shaders or {}) for node in nodes]
+            device.prepare((shader, given.spec) for shader, given in pairs)
             self._buffers = [self._buffer(spec) for spec in self.plan.buffers]
             self._commands = {
                 name: (self._prepare(even, shaders or {}), self._prepare(odd, shaders or {}))
@@ -140,10 +144,14 @@ class Executor:
             commands.append(ToHost(self._slices(step.to_host)))
         return commands
 
+    def _given(self, node: Node, shaders: Mapping[str, Shader]) -> tuple[Shader, Parameters]:
+        """The shader of a node, and what it is given besides tensors. Raises `ShaderError` when it does not fit."""
+        shader = shaders.get(node.shader) or load(node.shader)
+        return shader, parameters(node, shader, self._tiling(node))
+
     def _dispatch(self, planned: PlannedDispatch, shaders: Mapping[str, Shader]) -> Dispatch:
         node = planned.node
-        shader = shaders.get(node.shader) or load(node.shader)
-        given = parameters(node, shader, self._tiling(node))
+        shader, given = self._given(node, shaders)
         slices = self._slices(planned.regions)
         dispatch = self.device.dispatch(node.kernel.name, shader, slices, given.push, given.spec, given.groups)
         self._made.callback(self.device.release, dispatch)
@@ -177,12 +185,8 @@ class Executor:
         if values.shape != tensor.shape or values.dtype != tensor.dtype:
             expected, got = f"{tensor.dtype} {tensor.shape}", f"{values.dtype} {values.shape}"
             raise InputError(mismatch(tensor.name, expected, got))
-        # A shader that lets padding count shows it: NaN, or an index past every table.
-        word = np.uint32 if values.dtype.itemsize == 4 else np.uint16
-        rows = np.full((*tensor.shape[:-1], tensor.pitch), PADDING[word], word)
-        rows[..., : tensor.shape[-1]] = np.ascontiguousarray(values).view(word)
         region = self.plan.regions[tensor][self._parity]
-        self._buffers[region.buffer].write(rows.view(np.uint32), region.offset)
+        self._buffers[region.buffer].write(_padded(tensor, np.ascontiguousarray(values)), region.offset)
 
     @_exclusive
     def read(self, tensor: Tensor) -> Array:
@@ -280,6 +284,19 @@ class Executor:
                 for views in self._views:
                     views.clear()
                 self._made.close()
+
+
+def _padded(tensor: Tensor, values: Array) -> NDArray[np.uint32]:
+    """The words of a tensor's rows.
+
+    A shader that lets padding count shows it: NaN, or an index past every table.
+    """
+    if tensor.pitch == tensor.shape[-1]:
+        return values.reshape(-1).view(np.uint32)
+    word = np.uint32 if values.dtype.itemsize == 4 else np.uint16
+    rows = np.full((*tensor.shape[:-1], tensor.pitch), PADDING[word], word)
+    rows[..., : tensor.shape[-1]] = values.view(word)
+    return rows.view(np.uint32)
 
 
 def device_packing(device: Device) -> Packing:

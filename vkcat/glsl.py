@@ -1,7 +1,8 @@
 """Compile GLSL compute shaders to SPIR-V with whichever compiler is at hand.
 
 Standard library only: the build hook loads this file before the package is installed. `glslangValidator` and
-`spirv-val` come from the extra `glsl` or from the system; `glslc` does as well.
+`spirv-val` come from the extra `glsl` or from the system; `glslc` does as well. What only compiling needs is imported
+there: a program that finds its shaders compiled starts without it.
 """
 
 from __future__ import annotations
@@ -10,11 +11,7 @@ import hashlib
 import json
 import os
 import re
-import shutil
-import subprocess
 import sys
-import sysconfig
-import tempfile
 from pathlib import Path
 
 TARGET = "vulkan1.1"
@@ -30,6 +27,9 @@ class CompileError(Exception):
 
 def find_tool(name: str) -> str | None:
     """Path of `name` from PATH, this environment's scripts, or the cmeel packages inside any `sys.path` entry."""
+    import shutil
+    import sysconfig
+
     found = shutil.which(name)
     if found:
         return found
@@ -51,6 +51,8 @@ def _tool_environment(tool: str) -> dict[str, str]:
 
 
 def _run(command: list[str], subject: str) -> None:
+    import subprocess
+
     done = subprocess.run(
         command,
         capture_output=True,
@@ -82,6 +84,8 @@ def compile_file(source: Path, include: Path, variant: str = "") -> bytes:
 
     `include` is the folder that `#include "name.glsl"` is looked up in. Raises `CompileError`.
     """
+    import tempfile
+
     with tempfile.TemporaryDirectory() as folder:
         output = Path(folder) / "shader.spv"
         _run(_compiler_command(source, include, output, VARIANTS.get(variant, ())), source.name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from dataclasses import dataclass
 from functools import lru_cache
@@ -27,13 +28,26 @@ class Shader:
     interface: Interface
 
 
-def _stale(name: str, source: Path) -> bool:
-    """Whether a checkout's source is newer than its compiled form (never true for an installed wheel)."""
+def compiled_digest() -> str:
+    """A digest of the compiled shaders, in hexadecimal; of none where they are not compiled yet."""
     index = _COMPILED / "index.json"
-    if not index.is_file() or not (_COMPILED / f"{name}.spv").is_file():
+    return hashlib.sha256(index.read_bytes() if index.is_file() else b"").hexdigest()
+
+
+@lru_cache(maxsize=1)
+def _recorded() -> dict[str, str]:
+    """The hash of the source that each compiled shader was made from."""
+    index = _COMPILED / "index.json"
+    hashes: dict[str, str] = json.loads(index.read_text(encoding="utf-8")) if index.is_file() else {}
+    return hashes
+
+
+def _stale(name: str, source: Path) -> bool:
+    """Whether there is no compiled form, or a checkout's source is newer; a wheel's are never changed."""
+    if name not in _recorded() or not (_COMPILED / f"{name}.spv").is_file():
         return True
-    recorded = json.loads(index.read_text(encoding="utf-8")).get(name)
-    return source.is_file() and recorded != glsl.source_hash(source, SOURCES / "include")
+    in_checkout = SOURCES is _CHECKOUT and source.is_file()
+    return in_checkout and _recorded()[name] != glsl.source_hash(source, SOURCES / "include")
 
 
 @lru_cache(maxsize=None)

@@ -10,7 +10,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
 from vkcat.errors import ShaderError, mismatch
 
@@ -81,7 +80,7 @@ _OP_NAME, _OP_MEMBER_NAME, _OP_EXECUTION_MODE, _OP_CAPABILITY = 5, 6, 16, 17
 _OP_TYPE_INT, _OP_TYPE_FLOAT, _OP_TYPE_VECTOR, _OP_TYPE_ARRAY = 21, 22, 23, 28
 _OP_TYPE_RUNTIME_ARRAY, _OP_TYPE_STRUCT, _OP_TYPE_POINTER, _OP_TYPE_BOOL = 29, 30, 32, 20
 _OP_CONSTANT, _OP_CONSTANT_COMPOSITE, _OP_SPEC_CONSTANT, _OP_SPEC_COMPOSITE = 43, 44, 50, 51
-_OP_VARIABLE, _OP_DECORATE, _OP_MEMBER_DECORATE = 59, 71, 72
+_OP_FUNCTION, _OP_VARIABLE, _OP_DECORATE, _OP_MEMBER_DECORATE = 54, 59, 71, 72
 _TYPES = {20, 21, 22, 23, 28, 29, 30, 32}
 _DECORATION_SPEC_ID, _DECORATION_BUILTIN, _DECORATION_NON_WRITABLE, _DECORATION_NON_READABLE = 1, 11, 24, 25
 _DECORATION_BINDING, _DECORATION_SET, _DECORATION_OFFSET = 33, 34, 35
@@ -90,23 +89,29 @@ _EXECUTION_MODE_LOCAL_SIZE = 17
 
 def _string(words: list[int]) -> tuple[str, int]:
     """A literal string and how many words it took."""
-    raw = np.array(words, dtype="<u4").tobytes()
+    raw = b"".join(word.to_bytes(4, "little") for word in words)
     end = raw.index(b"\0")
     return raw[:end].decode("utf-8", "replace"), end // 4 + 1
 
 
 def _instructions(code: bytes, subject: str) -> Iterator[tuple[int, list[int]]]:
+    """Opcode and operands of each instruction before the first function, where all that is declared lies.
+
+    The functions are gone through as well, so that a module which was cut short is found.
+    """
     if len(code) < 20 or len(code) % 4:
         raise ShaderError(f"{subject}: expected SPIR-V, got {len(code)} bytes; compile it for vulkan1.1")
-    words: NDArray[np.uint32] = np.frombuffer(code, dtype="<u4")
-    if int(words[0]) != MAGIC:
-        raise ShaderError(f"{subject}: expected SPIR-V magic {MAGIC:#010x}, got {int(words[0]):#010x}")
-    at = 5
+    words: list[int] = np.frombuffer(code, dtype="<u4").tolist()
+    if words[0] != MAGIC:
+        raise ShaderError(f"{subject}: expected SPIR-V magic {MAGIC:#010x}, got {words[0]:#010x}")
+    at, declared = 5, True
     while at < len(words):
-        count, opcode = int(words[at]) >> 16, int(words[at]) & 0xFFFF
+        count, opcode = words[at] >> 16, words[at] & 0xFFFF
         if count == 0 or at + count > len(words):
             raise ShaderError(f"{subject}: expected whole SPIR-V instructions, got one cut at word {at}")
-        yield opcode, [int(word) for word in words[at + 1 : at + count]]
+        declared = declared and opcode != _OP_FUNCTION
+        if declared:
+            yield opcode, words[at + 1 : at + count]
         at += count
 
 

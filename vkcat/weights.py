@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -79,6 +78,9 @@ def _check_values(path: Path, name: str, values: Array, good: NDArray[np.bool_],
 
 def save_model(folder: Path, config: ModelConfig, weights: Mapping[str, Array]) -> None:
     """Write a model folder; `folder` appears whole or stays as it was. Raises `ModelError`."""
+    # Only who writes a model waits for this.
+    import tempfile
+
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         names = {configuration.FILE, FILE}
         if not folder.is_dir() or {entry.name for entry in folder.iterdir()} != names:

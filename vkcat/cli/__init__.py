@@ -3,33 +3,57 @@
 from __future__ import annotations
 
 import sys
+import warnings
+from importlib import import_module
+from typing import TextIO
 
 import click
 
 from vkcat import __version__
-from vkcat.cli.devices import devices
-from vkcat.cli.exporting import export
-from vkcat.cli.importing import import_
-from vkcat.cli.init import init
-from vkcat.cli.profile import profile
-from vkcat.cli.run import run
-from vkcat.cli.show import show
-from vkcat.cli.validate import validate
 from vkcat.errors import VkcatError
 
+COMMANDS = {
+    "devices": "devices",
+    "export": "exporting",
+    "import": "importing",
+    "init": "init",
+    "profile": "profile",
+    "run": "run",
+    "show": "show",
+    "validate": "validate",
+}
+"""Each command's module, imported when the command is asked for: none waits for what the others need."""
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+
+class _Commands(click.Group):
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        del ctx
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        del ctx
+        if cmd_name not in COMMANDS:
+            return None
+        module = import_module(f"vkcat.cli.{COMMANDS[cmd_name]}")
+        # `import` is a word of Python's own.
+        command: click.Command = getattr(module, cmd_name, None) or getattr(module, f"{cmd_name}_")
+        return command
+
+
+EPILOG = "Environment: VKCAT_PIPELINE_CACHE is the folder for compiled pipelines, or off; see docs/backends.md."
+
+
+@click.group(
+    epilog=EPILOG, cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}
+)
 @click.version_option(__version__, prog_name="vkcat")
 def cli() -> None:
     """Run, profile and validate small models on any Vulkan device."""
 
 
-for command in (devices, import_, export, init, show, run, validate, profile):
-    cli.add_command(command)
-
-
 def main() -> None:
-    """Entry point: errors that a user can act on are one line and exit code 2."""
+    """Entry point: errors that a user can act on are one line and exit code 2, warnings one line."""
+    warnings.showwarning = _show_warning
     try:
         cli()
     except OSError as error:
@@ -42,6 +66,19 @@ def main() -> None:
     except VkcatError as error:
         click.echo(f"vkcat: error: {_one_line(str(error))}", err=True)
         sys.exit(2)
+
+
+def _show_warning(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: TextIO | None = None,
+    line: str | None = None,
+) -> None:
+    """In place of Python's form, which has a line of code as well."""
+    del category, filename, lineno, file, line
+    click.echo(f"vkcat: warning: {_one_line(str(message))}", err=True)
 
 
 def _one_line(message: str) -> str:

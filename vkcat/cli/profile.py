@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from contextlib import ExitStack
 from pathlib import Path
@@ -12,12 +13,14 @@ from rich.progress import Progress
 
 from vkcat.cli import options
 from vkcat.cli.console import console
-from vkcat.cli.files import write_json
+from vkcat.cli.files import write_json, write_text
 from vkcat.device.backends import BACKENDS, open_device
 from vkcat.device.interface import Device
 from vkcat.errors import InputError, mismatch
 from vkcat.model import build, fused_model
 from vkcat.profile import Measurement, measure, report
+from vkcat.profile.page import page
+from vkcat.profile.trace import clock_line, trace
 from vkcat.schedules import SCHEDULES
 from vkcat.stored import read_model
 
@@ -33,6 +36,18 @@ from vkcat.stored import read_model
 @click.option("--warmup", type=click.IntRange(0), default=20, show_default=True, help="Steps before them.")
 @options.fuse
 @options.json_file
+@click.option(
+    "--html",
+    "html_path",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Write the result as one page with drawings, which needs no network.",
+)
+@click.option(
+    "--trace",
+    "trace_path",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Write some further steps as a trace for ui.perfetto.dev: host and device on one clock.",
+)
 def profile(
     model: Path,
     schedule: str,
@@ -44,6 +59,8 @@ def profile(
     warmup: int,
     fuse: bool,
     json_path: Path | None,
+    html_path: Path | None,
+    trace_path: Path | None,
 ) -> None:
     """Time a model's step: dispatch, submit and wait against kernel time.
 
@@ -53,6 +70,7 @@ def profile(
     options.check_results(json_path)
     schedules = options.choices(schedule, SCHEDULES, "--schedule")
     backends = options.choices(backend, tuple(BACKENDS), "--backend")
+    options.check_results(html_path, trace_path)
     stored = read_model(model)
     built = build(stored.config, batch)
     chosen = graph or list(built.graphs)[-1]
@@ -79,6 +97,13 @@ def profile(
         _show(measurement, devices)
         if json_path:
             write_json(json_path, report.as_json(measurement, devices))
+        if html_path:
+            write_text(html_path, page(report.as_json(measurement, devices)))
+        if trace_path:
+            traced = trace(devices, built, stored.weights, schedules, graph=chosen)
+            write_text(trace_path, json.dumps(traced))
+            for name, about in traced["otherData"]["clocks"].items():
+                console().print(f"trace of {name}: {clock_line(about)}")
 
 
 def _progress(total: int) -> Progress:

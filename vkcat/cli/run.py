@@ -7,9 +7,7 @@ from pathlib import Path
 import click
 
 from vkcat.cli import options
-from vkcat.cli.sequences import run_sequences
 from vkcat.cli.stream import Request, run_stream
-from vkcat.cli.words import transduce
 from vkcat.config import TransducerConfig
 from vkcat.errors import InputError, mismatch
 from vkcat.runner import opened
@@ -68,9 +66,14 @@ def run(
     elif words:
         raise InputError(mismatch(f"run {model}", "--prompt, as it is no encoder-decoder", f"the word {words[0]!r}"))
     with opened("run", device, backend, schedule, fuse=fuse) as runner:
+        # Imported by the kind of model: a stream starts without what the others need.
         if isinstance(stored.config, TransducerConfig):
+            from vkcat.cli.words import transduce
+
             transduce(stored, words, runner, as_json)
         elif not stored.config.stack.streams:
+            from vkcat.cli.sequences import run_sequences
+
             run_sequences(stored, request, runner)
         else:
             run_stream(stored, request, runner)

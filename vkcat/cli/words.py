@@ -6,12 +6,10 @@ import json
 import queue
 import sys
 import threading
-from collections.abc import Iterator
-from contextlib import closing
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 
 import click
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from vkcat.config import TransducerConfig
 from vkcat.errors import InputError, mismatch
@@ -31,10 +29,10 @@ def transduce(model: StoredModel, words: tuple[str, ...], runner: Runner, as_jso
         for word in words:
             sessions.get(1).encode_text(word)
         batches = _batches_of(words) if words else _batches_of_lines()
-        with _progress(len(words)) as progress:
+        with _progress(len(words)) as advance:
             for batch in batches:
                 _print(batch, sessions, as_json)
-                progress.advance(progress.task_ids[0], len(batch))
+                advance(len(batch))
 
 
 class _Sessions:
@@ -132,18 +130,24 @@ def _raw_lines() -> Iterator[bytes]:
         yield rest
 
 
-def _progress(total: int) -> Progress:
+@contextmanager
+def _progress(total: int) -> Iterator[Callable[[int], None]]:
     """A bar on standard error, when that is a terminal and the input is long or of unknown length."""
-    shown = sys.stderr.isatty() and (total > LONG_INPUT or (total == 0 and not sys.stdin.isatty()))
-    progress = Progress(
+    if not sys.stderr.isatty() or not (total > LONG_INPUT or (total == 0 and not sys.stdin.isatty())):
+        yield lambda count: None
+        return
+    # A word is answered sooner than these are imported.
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    with Progress(
         TextColumn("words"),
         BarColumn(),
         MofNCompleteColumn(),
         TimeElapsedColumn(),
         console=Console(stderr=True),
-        disable=not shown,
         transient=True,
         redirect_stdout=sys.stdout.isatty(),
-    )
-    progress.add_task("words", total=total or None)
-    return progress
+    ) as progress:
+        task = progress.add_task("words", total=total or None)
+        yield lambda count: progress.advance(task, count)

@@ -5,7 +5,7 @@ Vulkan's nouns under their own names. A backend knows shaders and bytes; it know
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from threading import RLock
@@ -119,6 +119,15 @@ class ToHost:
 Command = Dispatch | Barrier | ToHost
 
 
+@dataclass(frozen=True)
+class CalibratedTimestamps:
+    """A device's timestamp counter and `time.perf_counter_ns()` at one moment, to within `deviation_ns`."""
+
+    ticks: int
+    host_ns: int
+    deviation_ns: int
+
+
 class Recording(Protocol):
     """A command buffer: record once or many times, submit, wait."""
 
@@ -130,6 +139,10 @@ class Recording(Protocol):
 
     def kernel_ns(self) -> list[float]:
         """Nanoseconds of each dispatch in the last submission; only of a recording made with timestamps."""
+        ...
+
+    def ticks(self) -> list[tuple[int, int]]:
+        """The device's counter at the begin and end of each dispatch, likewise."""
         ...
 
     def close(self) -> None: ...
@@ -162,6 +175,10 @@ class Device(Protocol):
     @property
     def timestamps(self) -> bool: ...
 
+    def calibrated_timestamps(self) -> CalibratedTimestamps | None:
+        """The device's clock against the host's; None where the device cannot tell."""
+        ...
+
     @property
     def lock(self) -> RLock:
         """Held by whoever uses the device: its queue, command pool and copies are for one thread at a time."""
@@ -172,6 +189,13 @@ class Device(Protocol):
         ...
 
     def buffer(self, nbytes: int, memory: Memory) -> Buffer: ...
+
+    def prepare(self, shaders: Iterable[tuple[Shader, Sequence[int]]]) -> None:
+        """Compile shaders with their specialisation constants all at once, so that `dispatch` finds them compiled.
+
+        Raises `DeviceError`.
+        """
+        ...
 
     def dispatch(
         self,

@@ -8,7 +8,7 @@ are destroyed in another order, so devices are probed first and destruction is o
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -127,6 +127,10 @@ class KomputeRecording:
         """None: kp never resets its query pool and hides the period, so its times are not used."""
         return []
 
+    def ticks(self) -> list[tuple[int, int]]:
+        """None either."""
+        return []
+
     def close(self) -> None:
         if self._device.disown_sequence(self):
             self._sequence.destroy()
@@ -193,9 +197,17 @@ class KomputeDevice(Lifetime):
     def disown_sequence(self, recording: KomputeRecording) -> bool:
         return self._sequences.pop(id(recording), None) is not None
 
+    def calibrated_timestamps(self) -> None:
+        """None: there are no timestamps to calibrate."""
+
     def buffer(self, nbytes: int, memory: Memory) -> KomputeBuffer:
         self.check_open()
         return KomputeBuffer(self, nbytes, memory)
+
+    def prepare(self, shaders: Iterable[tuple[Shader, Sequence[int]]]) -> None:
+        """Nothing: kp compiles a pipeline with each algorithm, and keeps none."""
+        del shaders
+        self.check_open()
 
     def dispatch(
         self,

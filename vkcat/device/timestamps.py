@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from vkcat.device.interface import CalibratedTimestamps
+
 
 def elapsed_ns(begin: int, end: int, period: float, valid_bits: int) -> float:
     """Nanoseconds between two counter values of `valid_bits` bits and `period` ns a tick.
@@ -11,3 +13,12 @@ def elapsed_ns(begin: int, end: int, period: float, valid_bits: int) -> float:
     """
     mask = (1 << valid_bits) - 1
     return float(((end & mask) - (begin & mask)) & mask) * period
+
+
+def host_ns(ticks: int, known: CalibratedTimestamps, period: float, valid_bits: int) -> float:
+    """The host's time at a counter value, from both clocks at a moment less than half a turn of the counter away."""
+    turn = 1 << valid_bits
+    apart = (ticks - known.ticks) % turn
+    if apart >= turn // 2:
+        apart -= turn
+    return known.host_ns + apart * period

@@ -11,6 +11,7 @@ the kernels in the step after it, with them.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from time import perf_counter_ns
 from typing import Any
@@ -87,7 +88,7 @@ class _Series:
     submits: float = 0
 
 
-class _Subject:
+class Subject:
     """One schedule on one backend, stepped as a session steps it."""
 
     def __init__(self, device: Device, model: Model, weights: Mapping[str, Array], schedule: str, graph: Graph) -> None:
@@ -124,6 +125,17 @@ class _Subject:
     def _read_outputs(self) -> None:
         for tensor in self._results:
             self._executor.read(tensor)
+
+    def traced(self, part: Callable[[str], AbstractContextManager[None]]) -> None:
+        """The step of a `sample`, untimed, with each part of the host's within `part`."""
+        executor, graph = self._executor, self.graph.name
+        with part("step"):
+            with part("write inputs"):
+                self._write_inputs()
+            executor.launch(graph, executor.chunk(graph))
+            executor.finish()
+            with part("read outputs"):
+                self._read_outputs()
 
     def sample(self) -> None:
         """Time a step, or as many as go into one submission, and the kernels of one more after it."""
@@ -202,7 +214,7 @@ def measure(
     chosen = model.graphs[graph]
     probes = [FloorProbe(device) for device in devices]
     subjects = [
-        (_Subject(device, model, weights, schedule, chosen), probe)
+        (Subject(device, model, weights, schedule, chosen), probe)
         for device, probe in zip(devices, probes, strict=True)
         for schedule in schedules
     ]

@@ -8,6 +8,10 @@ from typing import Any, Protocol
 from vkcat.device.interface import DeviceInfo
 from vkcat.device.vulkan.api import api, calling, checked
 
+CREATION_FEEDBACK = "VK_EXT_pipeline_creation_feedback"
+CALIBRATED_TIMESTAMPS = {"VK_EXT_calibrated_timestamps": "EXT", "VK_KHR_calibrated_timestamps": "KHR"}
+"""With the suffix of their functions; the first that a device has is used."""
+
 
 class Closable(Protocol):
     def close(self) -> None: ...
@@ -25,8 +29,10 @@ class Core:
         queue = vk.VkDeviceQueueCreateInfo(queueFamilyIndex=family, queueCount=1, pQueuePriorities=priorities)
         with calling(f"opening {info.name}"):
             found = {extension.extensionName for extension in vk.vkEnumerateDeviceExtensionProperties(physical, None)}
-            # A device that has this one is not whole without it (MoltenVK).
-            extensions = list(found & {"VK_KHR_portability_subset"})
+            # A device that has the first is not whole without it (MoltenVK).
+            self.calibrated_timestamps = next((name for name in CALIBRATED_TIMESTAMPS if name in found), None)
+            extensions = sorted(found & {"VK_KHR_portability_subset", CREATION_FEEDBACK, self.calibrated_timestamps})
+            self.creation_feedback = CREATION_FEEDBACK in found
             create = vk.VkDeviceCreateInfo(
                 queueCreateInfoCount=1,
                 pQueueCreateInfos=[queue],
@@ -40,6 +46,15 @@ class Core:
             )
             self.command_pool = vk.vkCreateCommandPool(self.handle, pool, None)
             self._once = self.command_buffer()
+        # Made here, so that a copy, of which a model's weights take some dozens, makes nothing.
+        self._once_begin = vk.ffi.new("VkCommandBufferBeginInfo *")
+        self._once_begin.sType = vk.VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO
+        self._once_begin.flags = vk.VK_COMMAND_BUFFER_USAGE_ONE_TIME_SUBMIT_BIT
+        self._once_pointers = vk.ffi.new("VkCommandBuffer[]", [self._once])
+        self._once_submit = vk.ffi.new("VkSubmitInfo *")
+        self._once_submit.sType = vk.VK_STRUCTURE_TYPE_SUBMIT_INFO
+        self._once_submit.commandBufferCount = 1
+        self._once_submit.pCommandBuffers = self._once_pointers
         properties = vk.vkGetPhysicalDeviceMemoryProperties(physical)
         self.memory_types = [
             int(properties.memoryTypes[index].propertyFlags) for index in range(properties.memoryTypeCount)
@@ -55,14 +70,12 @@ class Core:
     def once(self, commands: Callable[[Any], None]) -> None:
         """Record and run `commands`, and wait for them: for copies outside the steps."""
         vk = api()
-        with calling("a copy"):
-            begin = vk.VkCommandBufferBeginInfo(flags=vk.VK_COMMAND_BUFFER_USAGE_ONE_TIME_SUBMIT_BIT)
-            vk.vkBeginCommandBuffer(self._once, begin)
-            commands(self._once)
-            vk.vkEndCommandBuffer(self._once)
-            submit = vk.VkSubmitInfo(commandBufferCount=1, pCommandBuffers=[self._once])
-            vk.vkQueueSubmit(self.queue, 1, [submit], None)
-            checked(vk.lib.vkQueueWaitIdle(self.queue), "vkQueueWaitIdle")
+        lib, none = vk.lib, vk.ffi.NULL
+        checked(lib.vkBeginCommandBuffer(self._once, self._once_begin), "a copy: vkBeginCommandBuffer")
+        commands(self._once)
+        checked(lib.vkEndCommandBuffer(self._once), "a copy: vkEndCommandBuffer")
+        checked(lib.vkQueueSubmit(self.queue, 1, self._once_submit, none), "a copy: vkQueueSubmit")
+        checked(lib.vkQueueWaitIdle(self.queue), "a copy: vkQueueWaitIdle")
 
     def own(self, thing: Closable) -> None:
         self._owned[id(thing)] = thing

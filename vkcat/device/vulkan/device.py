@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
-from vkcat.device.interface import DeviceInfo, Dispatch, Memory, Slice, Words
+from vkcat.device.interface import CalibratedTimestamps, DeviceInfo, Dispatch, Memory, Slice, Words
 from vkcat.device.lifetime import Lifetime
 from vkcat.device.limits import check_dispatch, check_shader
 from vkcat.device.select import select
 from vkcat.device.vulkan.api import api, calling
+from vkcat.device.vulkan.calibration import Calibration
 from vkcat.device.vulkan.core import Core
+from vkcat.device.vulkan.descriptors import DescriptorSet, bind
 from vkcat.device.vulkan.instance import create_instance, describe, physical_devices
 from vkcat.device.vulkan.memory import Staging, VulkanBuffer
-from vkcat.device.vulkan.pipeline import DescriptorSet, Pipelines, bind
+from vkcat.device.vulkan.pipeline import Pipelines
+from vkcat.device.vulkan.pipeline_cache import PipelineCache
 from vkcat.device.vulkan.recording import Prepared, VulkanRecording
 from vkcat.shader import Shader
 
@@ -31,16 +34,34 @@ class VulkanDevice(Lifetime):
         self._instance = instance
         self._core = Core(physical, info)
         self._staging = Staging(self._core)
-        self._pipelines = Pipelines(self._core)
+        self._cache = PipelineCache(self._core, physical)
+        self._pipelines = Pipelines(self._core, self._cache)
+        self._calibration = Calibration(self._core, instance, physical)
         self._sets: dict[int, DescriptorSet] = {}
 
     @property
     def timestamps(self) -> bool:
         return self.info.timestamp_bits > 0
 
+    def calibrated_timestamps(self) -> CalibratedTimestamps | None:
+        self.check_open()
+        return self._calibration.read()
+
     def buffer(self, nbytes: int, memory: Memory) -> VulkanBuffer:
         self.check_open()
         return VulkanBuffer(self._core, self._staging, nbytes, memory)
+
+    @property
+    def pipeline_counts(self) -> tuple[int, int]:
+        """How many pipelines were made, and how many of these the driver says came from the cache on disk."""
+        return self._pipelines.counts
+
+    def prepare(self, shaders: Iterable[tuple[Shader, Sequence[int]]]) -> None:
+        self.check_open()
+        wanted = list(shaders)
+        for shader, spec in wanted:
+            check_shader(shader, spec, self.info)
+        self._pipelines.prepare(wanted)
 
     def dispatch(
         self,
@@ -76,6 +97,7 @@ class VulkanDevice(Lifetime):
             api().vkDestroyDescriptorPool(self._core.handle, descriptors.pool, None)
         self._sets.clear()
         self._pipelines.close()
+        self._cache.close()
         self._core.close()
         api().vkDestroyInstance(self._instance, None)
 

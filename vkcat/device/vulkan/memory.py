@@ -102,6 +102,16 @@ class Staging:
     def __init__(self, core: Core) -> None:
         self._core = core
         self._buffer: VulkanBuffer | None = None
+        vk = api()
+        # What shaders wrote before is read here, and what is copied here is read by shaders and the host after.
+        self._before, self._after = vk.ffi.new("VkMemoryBarrier *"), vk.ffi.new("VkMemoryBarrier *")
+        self._before.sType = self._after.sType = vk.VK_STRUCTURE_TYPE_MEMORY_BARRIER
+        self._before.srcAccessMask = vk.VK_ACCESS_SHADER_WRITE_BIT | vk.VK_ACCESS_TRANSFER_WRITE_BIT
+        self._before.dstAccessMask = vk.VK_ACCESS_TRANSFER_READ_BIT | vk.VK_ACCESS_TRANSFER_WRITE_BIT
+        self._after.srcAccessMask = vk.VK_ACCESS_TRANSFER_WRITE_BIT
+        self._after.dstAccessMask = (
+            vk.VK_ACCESS_SHADER_READ_BIT | vk.VK_ACCESS_SHADER_WRITE_BIT | vk.VK_ACCESS_HOST_READ_BIT
+        )
 
     def _mapped(self) -> VulkanBuffer:
         if self._buffer is None:
@@ -110,23 +120,15 @@ class Staging:
 
     def _copy(self, source: Any, target: Any, source_offset: int, target_offset: int, nbytes: int) -> None:
         vk = api()
-        region = vk.VkBufferCopy(srcOffset=source_offset, dstOffset=target_offset, size=nbytes)
-        # What shaders wrote before is read here, and what is copied here is read by shaders and the host after.
-        before = vk.VkMemoryBarrier(
-            srcAccessMask=vk.VK_ACCESS_SHADER_WRITE_BIT | vk.VK_ACCESS_TRANSFER_WRITE_BIT,
-            dstAccessMask=vk.VK_ACCESS_TRANSFER_READ_BIT | vk.VK_ACCESS_TRANSFER_WRITE_BIT,
-        )
-        after = vk.VkMemoryBarrier(
-            srcAccessMask=vk.VK_ACCESS_TRANSFER_WRITE_BIT,
-            dstAccessMask=vk.VK_ACCESS_SHADER_READ_BIT | vk.VK_ACCESS_SHADER_WRITE_BIT | vk.VK_ACCESS_HOST_READ_BIT,
-        )
+        lib, none = vk.lib, vk.ffi.NULL
+        region = vk.ffi.new("VkBufferCopy *", (source_offset, target_offset, nbytes))
         compute, transfer = vk.VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT, vk.VK_PIPELINE_STAGE_TRANSFER_BIT
+        readers = compute | vk.VK_PIPELINE_STAGE_HOST_BIT
 
         def commands(command_buffer: Any) -> None:
-            vk.vkCmdPipelineBarrier(command_buffer, compute | transfer, transfer, 0, 1, [before], 0, None, 0, None)
-            vk.vkCmdCopyBuffer(command_buffer, source, target, 1, [region])
-            stages = compute | vk.VK_PIPELINE_STAGE_HOST_BIT
-            vk.vkCmdPipelineBarrier(command_buffer, transfer, stages, 0, 1, [after], 0, None, 0, None)
+            lib.vkCmdPipelineBarrier(command_buffer, compute | transfer, transfer, 0, 1, self._before, 0, none, 0, none)
+            lib.vkCmdCopyBuffer(command_buffer, source, target, 1, region)
+            lib.vkCmdPipelineBarrier(command_buffer, transfer, readers, 0, 1, self._after, 0, none, 0, none)
 
         self._core.once(commands)
 

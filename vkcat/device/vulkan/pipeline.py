@@ -1,17 +1,19 @@
-"""Compute pipelines, one for each shader and set of specialisation constants, and their descriptor sets."""
+"""Compute pipelines, one for each shader and set of specialisation constants."""
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Sequence
+import os
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from threading import Thread
 from typing import Any
 
 import numpy as np
 
-from vkcat.device.interface import Slice
 from vkcat.device.vulkan.api import api, calling
 from vkcat.device.vulkan.core import Core
+from vkcat.device.vulkan.pipeline_cache import PipelineCache
 from vkcat.shader import Shader
 
 
@@ -21,48 +23,65 @@ class Pipeline:
     layout: Any
     set_layout: Any
     bindings: int
+    from_cache: bool
+
+
+Key = tuple[bytes, tuple[int, ...]]
 
 
 class Pipelines:
-    """Pipelines by shader code and specialisation, made once a device."""
+    """Pipelines by shader code and specialisation, made once a device.
 
-    def __init__(self, core: Core) -> None:
-        vk = api()
+    A driver compiles in vkCreateComputePipelines, and cffi lets other threads run meanwhile, so those that are known
+    beforehand are made side by side. The cache is safe to use from several threads (Vulkan 1.3, Pipeline Cache).
+    """
+
+    def __init__(self, core: Core, cache: PipelineCache) -> None:
         self._core = core
-        self._made: dict[tuple[bytes, tuple[int, ...]], Pipeline] = {}
-        self._cache = vk.vkCreatePipelineCache(core.handle, vk.VkPipelineCacheCreateInfo(), None)
+        self._cache = cache
+        self._made: dict[Key, Pipeline] = {}
+
+    @property
+    def counts(self) -> tuple[int, int]:
+        """How many were made, and how many of these the driver says came from the cache it was given."""
+        made = list(self._made.values())
+        return len(made), sum(pipeline.from_cache for pipeline in made)
+
+    def prepare(self, wanted: Iterable[tuple[Shader, Sequence[int]]]) -> None:
+        """Make those that are not there yet, on all processor cores. Raises `DeviceError`."""
+        missing = {key: shader for shader, spec in wanted if (key := _key(shader, spec)) not in self._made}
+
+        def making(key: Key, shader: Shader) -> Callable[[], None]:
+            def make() -> None:
+                self._made[key] = self._create(shader, key[1])
+
+            return make
+
+        # The largest first: it would have the others wait if it came last.
+        by_size = sorted(missing.items(), key=lambda item: len(item[0][0]), reverse=True)
+        _side_by_side([making(key, shader) for key, shader in by_size])
 
     def get(self, shader: Shader, spec: Sequence[int]) -> Pipeline:
-        key = (hashlib.sha256(shader.code).digest(), tuple(spec))
+        key = _key(shader, spec)
         if key not in self._made:
-            with calling(f"{shader.name}: pipeline"):
-                self._made[key] = self._create(shader, spec)
+            self._made[key] = self._create(shader, spec)
         return self._made[key]
 
     def _create(self, shader: Shader, spec: Sequence[int]) -> Pipeline:
         vk, device = api(), self._core.handle
-        layout_bindings = [
-            vk.VkDescriptorSetLayoutBinding(
-                binding=binding.index,
-                descriptorType=vk.VK_DESCRIPTOR_TYPE_STORAGE_BUFFER,
-                descriptorCount=1,
-                stageFlags=vk.VK_SHADER_STAGE_COMPUTE_BIT,
-            )
-            for binding in shader.interface.bindings
-        ]
-        set_create = vk.VkDescriptorSetLayoutCreateInfo(bindingCount=len(layout_bindings), pBindings=layout_bindings)
-        set_layout = vk.vkCreateDescriptorSetLayout(device, set_create, None)
-        pushed = shader.interface.push_bytes
-        ranges = (
-            [vk.VkPushConstantRange(stageFlags=vk.VK_SHADER_STAGE_COMPUTE_BIT, offset=0, size=pushed)] if pushed else []
-        )
-        layout_create = vk.VkPipelineLayoutCreateInfo(
-            setLayoutCount=1,
-            pSetLayouts=[set_layout],
-            pushConstantRangeCount=len(ranges),
-            pPushConstantRanges=ranges or None,
-        )
-        layout = vk.vkCreatePipelineLayout(device, layout_create, None)
+        with calling(f"{shader.name}: pipeline"):
+            set_layout, layout = _layouts(device, shader)
+            try:
+                handle, from_cache = self._compile(shader, spec, layout)
+            except BaseException:
+                vk.vkDestroyPipelineLayout(device, layout, None)
+                vk.vkDestroyDescriptorSetLayout(device, set_layout, None)
+                raise
+        return Pipeline(handle, layout, set_layout, len(shader.interface.bindings), from_cache)
+
+    def _compile(self, shader: Shader, spec: Sequence[int], layout: Any) -> tuple[Any, bool]:
+        """VkPipeline, and whether it came from the cache; false where the driver cannot tell."""
+        vk, device = api(), self._core.handle
         module_create = vk.VkShaderModuleCreateInfo(codeSize=len(shader.code), pCode=shader.code)
         module = vk.vkCreateShaderModule(device, module_create, None)
         try:
@@ -80,10 +99,18 @@ class Pipelines:
                 stage=vk.VK_SHADER_STAGE_COMPUTE_BIT, module=module, pName=name, pSpecializationInfo=specialization
             )
             create = vk.VkComputePipelineCreateInfo(stage=stage, layout=layout)
-            pipeline = vk.vkCreateComputePipelines(device, self._cache, 1, [create], None)[0]
+            feedback = vk.ffi.new("VkPipelineCreationFeedback *")
+            if self._core.creation_feedback:
+                told = vk.VkPipelineCreationFeedbackCreateInfo(pPipelineCreationFeedback=feedback)
+                create.pNext = vk.ffi.addressof(told)
+            handle = vk.vkCreateComputePipelines(device, self._cache.handle, 1, [create], None)[0]
         finally:
             vk.vkDestroyShaderModule(device, module, None)
-        return Pipeline(pipeline, layout, set_layout, len(layout_bindings))
+        told_of = (
+            vk.VK_PIPELINE_CREATION_FEEDBACK_VALID_BIT
+            | vk.VK_PIPELINE_CREATION_FEEDBACK_APPLICATION_PIPELINE_CACHE_HIT_BIT
+        )
+        return handle, feedback.flags & told_of == told_of
 
     def close(self) -> None:
         vk, device = api(), self._core.handle
@@ -92,42 +119,67 @@ class Pipelines:
             vk.vkDestroyPipelineLayout(device, pipeline.layout, None)
             vk.vkDestroyDescriptorSetLayout(device, pipeline.set_layout, None)
         self._made.clear()
-        vk.vkDestroyPipelineCache(device, self._cache, None)
 
 
-@dataclass(frozen=True)
-class DescriptorSet:
-    """A set in a pool of its own, so that releasing it leaves no hole in another's."""
-
-    pool: Any
-    handle: Any
+def _key(shader: Shader, spec: Sequence[int]) -> Key:
+    return shader.code, tuple(spec)
 
 
-def bind(core: Core, pipeline: Pipeline, shader: Shader, slices: Sequence[Slice]) -> DescriptorSet:
-    """A set that binds each slice in the shader's order."""
-    vk, device = api(), core.handle
-    with calling(f"{shader.name}: descriptor set"):
-        count = max(pipeline.bindings, 1)
-        sizes = [vk.VkDescriptorPoolSize(type=vk.VK_DESCRIPTOR_TYPE_STORAGE_BUFFER, descriptorCount=count)]
-        create = vk.VkDescriptorPoolCreateInfo(maxSets=1, poolSizeCount=1, pPoolSizes=sizes)
-        pool = vk.vkCreateDescriptorPool(device, create, None)
-        allocate = vk.VkDescriptorSetAllocateInfo(
-            descriptorPool=pool, descriptorSetCount=1, pSetLayouts=[pipeline.set_layout]
+def _layouts(device: Any, shader: Shader) -> tuple[Any, Any]:
+    """VkDescriptorSetLayout and VkPipelineLayout of a shader's bindings and push constants."""
+    vk = api()
+    bindings = [
+        vk.VkDescriptorSetLayoutBinding(
+            binding=binding.index,
+            descriptorType=vk.VK_DESCRIPTOR_TYPE_STORAGE_BUFFER,
+            descriptorCount=1,
+            stageFlags=vk.VK_SHADER_STAGE_COMPUTE_BIT,
         )
-        handle = vk.vkAllocateDescriptorSets(device, allocate)[0]
-        infos = [
-            vk.VkDescriptorBufferInfo(buffer=part.buffer.handle, offset=part.offset, range=part.size)  # type: ignore[attr-defined]
-            for part in slices
-        ]
-        writes = [
-            vk.VkWriteDescriptorSet(
-                dstSet=handle,
-                dstBinding=binding.index,
-                descriptorCount=1,
-                descriptorType=vk.VK_DESCRIPTOR_TYPE_STORAGE_BUFFER,
-                pBufferInfo=[info],
-            )
-            for binding, info in zip(shader.interface.bindings, infos, strict=True)
-        ]
-        vk.vkUpdateDescriptorSets(device, len(writes), writes, 0, None)
-    return DescriptorSet(pool, handle)
+        for binding in shader.interface.bindings
+    ]
+    set_create = vk.VkDescriptorSetLayoutCreateInfo(bindingCount=len(bindings), pBindings=bindings)
+    set_layout = vk.vkCreateDescriptorSetLayout(device, set_create, None)
+    pushed = shader.interface.push_bytes
+    ranges = (
+        [vk.VkPushConstantRange(stageFlags=vk.VK_SHADER_STAGE_COMPUTE_BIT, offset=0, size=pushed)] if pushed else []
+    )
+    layout_create = vk.VkPipelineLayoutCreateInfo(
+        setLayoutCount=1,
+        pSetLayouts=[set_layout],
+        pushConstantRangeCount=len(ranges),
+        pPushConstantRanges=ranges or None,
+    )
+    return set_layout, vk.vkCreatePipelineLayout(device, layout_create, None)
+
+
+def _side_by_side(work: Sequence[Callable[[], None]]) -> None:
+    """Do all of it on all processor cores, and raise what one of them raised.
+
+    With plain threads: concurrent.futures takes as long to import as a driver takes to compile some shaders.
+    """
+    waiting = deque(work)
+    raised: list[Exception] = []
+
+    def go_on() -> None:
+        while waiting:
+            try:
+                one = waiting.popleft()
+            except IndexError:
+                return
+            try:
+                one()
+            except Exception as error:
+                raised.append(error)
+
+    helpers = [Thread(target=go_on) for _ in range(min(os.cpu_count() or 1, len(work)) - 1)]
+    for helper in helpers:
+        helper.start()
+    try:
+        go_on()
+    finally:
+        # Whoever stops this one stops all: none may compile for a device that is being closed.
+        waiting.clear()
+        for helper in helpers:
+            helper.join()
+    if raised:
+        raise raised[0]

@@ -124,6 +124,10 @@ class VulkanRecording:
         self._pending = False
 
     def kernel_ns(self) -> list[float]:
+        info = self._core.info
+        return [elapsed_ns(begin, end, info.timestamp_period, info.timestamp_bits) for begin, end in self.ticks()]
+
+    def ticks(self) -> list[tuple[int, int]]:
         if not self._timestamps or not self._dispatches:
             return []
         vk, count = api(), 2 * self._dispatches
@@ -134,9 +138,7 @@ class VulkanRecording:
             self._core.handle, self._queries, 0, count, ticks.nbytes, data, 8, flags
         )
         checked(result, "vkGetQueryPoolResults")
-        info = self._core.info
-        pairs = ticks.reshape(-1, 2).tolist()
-        return [elapsed_ns(begin, end, info.timestamp_period, info.timestamp_bits) for begin, end in pairs]
+        return [(begin, end) for begin, end in ticks.reshape(-1, 2).tolist()]
 
     def close(self) -> None:
         if not self._core.disown(self):
