@@ -22,11 +22,11 @@ layout(binding = 7) writeonly buffer Next { float h_next[]; };
 #include "gru.glsl"
 
 void main() {
-    clear_sums();
+    begin();
     add_input_products(has_units() ? I : 0u);
     add_state_products(has_units() ? H : 0u);
-    for (uint r = 0u; r < ROWS; ++r) {
-        for (uint t = 0u; t < TILE; ++t) {
+    [[unroll]] for (uint r = 0u; r < ROWS; ++r) {
+        [[unroll]] for (uint t = 0u; t < TILE; ++t) {
             float next = next_state(r, t);
             if (writes(r, H, t, B)) h_next[stream(t, B) * pitch(H) + first_output() + r] = next;
         }

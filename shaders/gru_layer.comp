@@ -26,17 +26,18 @@ layout(binding = 9) writeonly buffer Total { float total[]; };
 
 void main() {
     clear_squares();
-    clear_sums();
+    begin();
     add_input_products(has_units() ? H : 0u);
-    for (uint t = 0u; t < TILE; ++t) scale_sums(t, norm_scale(t, H, eps));
+    [[unroll]] for (uint t = 0u; t < TILE; ++t) scale_sums(t, norm_scale(t, H, eps));
     add_state_products(has_units() ? H : 0u);
-    for (uint r = 0u; r < ROWS; ++r) {
-        for (uint t = 0u; t < TILE; ++t) {
+    [[unroll]] for (uint r = 0u; r < ROWS; ++r) {
+        [[unroll]] for (uint t = 0u; t < TILE; ++t) {
             float next = next_state(r, t);
-            if (!writes(r, H, t, B)) continue;
-            uint j = first_output() + r;
-            h_next[stream(t, B) * pitch(H) + j] = next;
-            total[stream(t, B) * pitch(H) + j] = x[stream(t, B) * pitch4(H) + (j >> 2)][j & 3u] + next;
+            if (writes(r, H, t, B)) {
+                uint j = first_output() + r;
+                h_next[stream(t, B) * pitch(H) + j] = next;
+                total[stream(t, B) * pitch(H) + j] = x[stream(t, B) * pitch4(H) + (j >> 2)][j & 3u] + next;
+            }
         }
     }
 }

@@ -26,16 +26,17 @@ vec4 sums[ROWS * TILE];
 #include "product.glsl"
 
 void main() {
-    for (uint i = 0u; i < ROWS * TILE; ++i) sums[i] = vec4(0.0);
+    [[unroll]] for (uint i = 0u; i < ROWS * TILE; ++i) sums[i] = vec4(0.0);
     add_products(first_output() < N ? K : 0u);
-    for (uint r = 0u; r < ROWS; ++r) {
-        for (uint t = 0u; t < TILE; ++t) {
+    [[unroll]] for (uint r = 0u; r < ROWS; ++r) {
+        [[unroll]] for (uint t = 0u; t < TILE; ++t) {
             float sum = across(sum4(sums[r * TILE + t]));
-            if (!writes(r, N, t, B)) continue;
-            uint n = first_output() + r;
-            uint at = stream(t, B) * pitch(N) + n;
-            y[at] = sum + bias[n];
-            total[at] = base[at] + (sum + bias[n]);
+            if (writes(r, N, t, B)) {
+                uint n = first_output() + r;
+                uint at = stream(t, B) * pitch(N) + n;
+                y[at] = sum + bias[n];
+                total[at] = base[at] + (sum + bias[n]);
+            }
         }
     }
 }

@@ -25,10 +25,10 @@ vec4 sums[2u * ROWS * TILE];
 #include "product.glsl"
 
 void main() {
-    for (uint i = 0u; i < 2u * ROWS * TILE; ++i) sums[i] = vec4(0.0);
+    [[unroll]] for (uint i = 0u; i < 2u * ROWS * TILE; ++i) sums[i] = vec4(0.0);
     add_products(first_output() < M ? D : 0u);
-    for (uint r = 0u; r < ROWS; ++r) {
-        for (uint t = 0u; t < TILE; ++t) {
+    [[unroll]] for (uint r = 0u; r < ROWS; ++r) {
+        [[unroll]] for (uint t = 0u; t < TILE; ++t) {
             float gate = across(sum4(sums[r * TILE + t]));
             float up = across(sum4(sums[(ROWS + r) * TILE + t]));
             uint m = first_output() + r;

@@ -3,13 +3,12 @@
 #include "rows.glsl"
 #include "weights.glsl"
 #include "tiling.glsl"
-#include "normed.glsl"
 
 // y = rms_norm(x) * (1 + gamma) + beta with (gamma, beta) = W c + bias: rms_norm, linear and modulation in one dispatch.
 
 layout(push_constant) uniform Sizes { uint B; uint D; uint K; float eps; };
 
-layout(binding = 0) readonly buffer X { vec4 x[]; };
+layout(binding = 0) readonly buffer X { float x[]; };
 layout(binding = 1) readonly buffer Gain { float gain[]; };
 layout(binding = 2) readonly buffer C { vec4 c[]; };
 layout(binding = 3) readonly buffer W { WEIGHT4 w[]; };
@@ -27,27 +26,43 @@ vec4 sums[2u * ROWS * TILE];
 #define SUM(r, t) sums[r * TILE + t]
 #include "product.glsl"
 
-void add_squares(uint t) {
-    uint row = stream(t, B) * pitch4(D);
-    uint whole = D >> 2;
-    for (uint k = part(); k < whole; k += SPLIT) weighed(t, x[row + k], vec4(0.0));
-    if ((D & 3u) > 0u && part() == whole % SPLIT) weighed(t, head(x[row + whole], D & 3u), vec4(0.0));
+const uint MOST_PARTS = 1024u;
+shared float parts[MOST_PARTS];
+
+// Each stream's scale of the norm. As the product is not of x, the workgroup's lanes share its squares; first of all, or
+// the product's sums would have to be kept across the barrier.
+void find_scales(out float scales[TILE]) {
+    const uint lanes = gl_WorkGroupSize.x;
+    [[unroll]] for (uint t = 0u; t < TILE; ++t) {
+        float sum = 0.0;
+        for (uint d = gl_LocalInvocationID.x; d < D; d += lanes) {
+            float value = x[stream(t, B) * pitch(D) + d];
+            sum += value * value;
+        }
+        parts[t * lanes + gl_LocalInvocationID.x] = sum;
+    }
+    barrier();
+    [[unroll]] for (uint t = 0u; t < TILE; ++t) {
+        float sum = 0.0;
+        for (uint lane = 0u; lane < lanes; ++lane) sum += parts[t * lanes + lane];
+        scales[t] = 1.0 / sqrt(sum / float(D) + eps);
+    }
 }
 
 void main() {
-    clear_squares();
-    for (uint i = 0u; i < 2u * ROWS * TILE; ++i) sums[i] = vec4(0.0);
+    float scales[TILE];
+    find_scales(scales);
+    [[unroll]] for (uint i = 0u; i < 2u * ROWS * TILE; ++i) sums[i] = vec4(0.0);
     add_products(first_output() < D ? K : 0u);
-    for (uint t = 0u; t < TILE; ++t) {
-        add_squares(t);
-        float scale = norm_scale(t, D, eps);
-        for (uint r = 0u; r < ROWS; ++r) {
+    [[unroll]] for (uint t = 0u; t < TILE; ++t) {
+        [[unroll]] for (uint r = 0u; r < ROWS; ++r) {
             float gamma = across(sum4(sums[r * TILE + t]));
             float beta = across(sum4(sums[(ROWS + r) * TILE + t]));
-            if (!writes(r, D, t, B)) continue;
-            uint d = first_output() + r;
-            float normed = x[stream(t, B) * pitch4(D) + (d >> 2)][d & 3u] * scale * gain[d];
-            y[stream(t, B) * pitch(D) + d] = normed * (1.0 + (gamma + bias[d])) + (beta + bias[D + d]);
+            if (writes(r, D, t, B)) {
+                uint d = first_output() + r;
+                float normed = x[stream(t, B) * pitch(D) + d] * scales[t] * gain[d];
+                y[stream(t, B) * pitch(D) + d] = normed * (1.0 + (gamma + bias[d])) + (beta + bias[D + d]);
+            }
         }
     }
 }

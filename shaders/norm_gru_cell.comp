@@ -25,12 +25,12 @@ layout(binding = 8) writeonly buffer Next { float h_next[]; };
 
 void main() {
     clear_squares();
-    clear_sums();
+    begin();
     add_input_products(has_units() ? I : 0u);
-    for (uint t = 0u; t < TILE; ++t) scale_sums(t, norm_scale(t, I, eps));
+    [[unroll]] for (uint t = 0u; t < TILE; ++t) scale_sums(t, norm_scale(t, I, eps));
     add_state_products(has_units() ? H : 0u);
-    for (uint r = 0u; r < ROWS; ++r) {
-        for (uint t = 0u; t < TILE; ++t) {
+    [[unroll]] for (uint r = 0u; r < ROWS; ++r) {
+        [[unroll]] for (uint t = 0u; t < TILE; ++t) {
             float next = next_state(r, t);
             if (writes(r, H, t, B)) h_next[stream(t, B) * pitch(H) + first_output() + r] = next;
         }

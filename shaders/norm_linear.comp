@@ -27,11 +27,11 @@ vec4 sums[ROWS * TILE];
 
 void main() {
     clear_squares();
-    for (uint i = 0u; i < ROWS * TILE; ++i) sums[i] = vec4(0.0);
+    [[unroll]] for (uint i = 0u; i < ROWS * TILE; ++i) sums[i] = vec4(0.0);
     add_products(first_output() < N ? K : 0u);
-    for (uint t = 0u; t < TILE; ++t) {
+    [[unroll]] for (uint t = 0u; t < TILE; ++t) {
         float scale = norm_scale(t, K, eps);
-        for (uint r = 0u; r < ROWS; ++r) {
+        [[unroll]] for (uint r = 0u; r < ROWS; ++r) {
             float sum = across(sum4(sums[r * TILE + t]));
             uint n = first_output() + r;
             if (writes(r, N, t, B)) y[stream(t, B) * pitch(N) + n] = scale * sum + bias[n];

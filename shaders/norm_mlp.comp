@@ -28,11 +28,11 @@ vec4 sums[2u * ROWS * TILE];
 
 void main() {
     clear_squares();
-    for (uint i = 0u; i < 2u * ROWS * TILE; ++i) sums[i] = vec4(0.0);
+    [[unroll]] for (uint i = 0u; i < 2u * ROWS * TILE; ++i) sums[i] = vec4(0.0);
     add_products(first_output() < M ? D : 0u);
-    for (uint t = 0u; t < TILE; ++t) {
+    [[unroll]] for (uint t = 0u; t < TILE; ++t) {
         float scale = norm_scale(t, D, eps);
-        for (uint r = 0u; r < ROWS; ++r) {
+        [[unroll]] for (uint r = 0u; r < ROWS; ++r) {
             float gate = scale * across(sum4(sums[r * TILE + t]));
             float up = scale * across(sum4(sums[(ROWS + r) * TILE + t]));
             uint m = first_output() + r;

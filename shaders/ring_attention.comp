@@ -1,12 +1,11 @@
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "rows.glsl"
+#include "tiling.glsl"
+#include "workgroup.glsl"
 
 // o = softmax(q . k / sqrt(d) - slope * age) v over the last min(t, W) entries of a ring, t counting the newest. One
 // workgroup a stream and head. Heads of q share a key and value head in groups.
-
-layout(local_size_x = 64) in;
-#include "workgroup.glsl"
 
 layout(push_constant) uniform Sizes { uint B; uint W; uint C; uint Q; uint N; };
 
@@ -21,17 +20,22 @@ uint b = gl_WorkGroupID.x;
 uint head_index = gl_WorkGroupID.y;
 uint d = Q / N;
 uint group = head_index / (N / (C / d));
-// A stream that has not begun has an empty ring and the answer zero.
-uint newest = t[b] == 0u ? 0u : (t[b] - 1u) % W;
+uint newest = (t[b] + W - 1u) % W;
 
-uint entry(uint age) { return (b * W + (newest + W - age) % W) * pitch(C) + group * d; }
+uint entry(uint age) {
+    uint slot = newest >= age ? newest - age : newest + W - age;
+    return (b * W + slot) * pitch(C) + group * d;
+}
 
 #define QUERY(i) q[b * pitch(Q) + head_index * d + i]
-#define KEY(age, i) k_ring[entry(age) + i]
-#define PAST(age, i) v_ring[entry(age) + i]
+#define ENTRY(age) entry(age)
+#define KEY(at) k_ring[at]
+#define PAST(at) v_ring[at]
 #include "attend.glsl"
 
 void main() {
-    attend(min(t[b], W), d, slopes[head_index]);
-    for (uint i = gl_LocalInvocationID.x; i < d; i += LANES) o[b * pitch(Q) + head_index * d + i] = answers[i];
+    attend_nothing(d);
+    // A stream that has not begun has an empty ring and the answer zero.
+    attend(0u, min(t[b], W), d, slopes[head_index]);
+    for (uint i = gl_LocalInvocationID.x; i < d; i += LANES) o[b * pitch(Q) + head_index * d + i] = answer(i);
 }

@@ -3,13 +3,12 @@
 #include "rows.glsl"
 #include "weights.glsl"
 #include "gates.glsl"
+#include "tiling.glsl"
+#include "workgroup.glsl"
 
 // Query, key and value of rms_norm(x), the last two into the rings, and attention over these: rms_norm, linear thrice,
 // ring_write and ring_attention in one dispatch. One workgroup a stream and group of heads; its queries, key and value
 // stay in shared memory, where they are as long as they are young.
-
-layout(local_size_x = 64) in;
-#include "workgroup.glsl"
 
 layout(push_constant) uniform Sizes { uint B; uint D; uint W; uint C; uint Q; uint N; float eps; };
 
@@ -35,14 +34,9 @@ uint d = Q / N;
 uint heads = N / (C / d);
 bool held = mode[b] == HOLD;
 
-// A pass computes ROWS rows a lane, from first_row on, for one stream.
-const uint TILE = 1u;
-const uint SPLIT = 1u;
-const uint ROWS = 4u;
+// A pass computes ROWS rows for each SPLIT lanes, from first_row on.
 uint first_row;
 vec4 sums[ROWS];
-
-uint part() { return 0u; }
 
 #define VALUE_OF_X(k, n) head(x[b * pitch4(D) + k], n) * head(gain[k], n)
 
@@ -62,7 +56,7 @@ uint part() { return 0u; }
 #define SUM(r, t) sums[r]
 #include "product.glsl"
 
-#define PRODUCT add_values
+#define PRODUCT add_values_of_x
 #define MATRIX w_v
 #define COUNT ROWS
 #define ROW(r) min(group * d + first_row + r, C - 1u)
@@ -79,9 +73,11 @@ float norm_scale() {
     return 1.0 / sqrt(workgroup_sum(sum) / float(D) + eps);
 }
 
+// What a lane's rows gave, to `vectors` from `at` on, of which there are `count`.
 void keep(uint at, uint count, float scale) {
-    for (uint r = 0u; r < ROWS; ++r) {
-        if (first_row + r < count) vectors[at + first_row + r] = scale * sum4(sums[r]);
+    [[unroll]] for (uint r = 0u; r < ROWS; ++r) {
+        float sum = across(sum4(sums[r]));
+        if (part() == 0u && first_row + r < count) vectors[at + first_row + r] = scale * sum;
         sums[r] = vec4(0.0);
     }
 }
@@ -90,50 +86,67 @@ void keep(uint at, uint count, float scale) {
 void compute_vectors() {
     float scale = norm_scale();
     uint width = heads * d;
-    for (uint r = 0u; r < ROWS; ++r) sums[r] = vec4(0.0);
-    for (uint pass = 0u; pass < width; pass += gl_WorkGroupSize.x * ROWS) {
-        first_row = pass + gl_LocalInvocationID.x * ROWS;
+    uint rows = gl_WorkGroupSize.x / SPLIT * ROWS;
+    uint own = gl_LocalInvocationID.x / SPLIT * ROWS;
+    [[unroll]] for (uint r = 0u; r < ROWS; ++r) sums[r] = vec4(0.0);
+    for (uint pass = 0u; pass < width; pass += rows) {
+        first_row = pass + own;
         add_queries(first_row < width ? D : 0u);
         keep(0u, width, scale);
     }
-    for (uint pass = 0u; pass < d; pass += gl_WorkGroupSize.x * ROWS) {
-        first_row = pass + gl_LocalInvocationID.x * ROWS;
+    for (uint pass = 0u; pass < d; pass += rows) {
+        first_row = pass + own;
         add_keys(first_row < d ? D : 0u);
         keep(width, d, scale);
-        add_values(first_row < d ? D : 0u);
+        add_values_of_x(first_row < d ? D : 0u);
         keep(width + d, d, scale);
     }
     barrier();
 }
 
-uint before;  // steps in the ring before this one
-uint head_at; // where the head's query lies in `vectors`
+uint newest;   // the slot of the step before this one, of age 1; of a held stream of age 0
+uint head_at;  // where the head's query lies in `vectors`
 
-uint entry(uint slot) { return (b * W + slot) * pitch(C) + group * d; }
+uint entry_of(uint slot) { return (b * W + slot) * pitch(C) + group * d; }
 
-// The slot of an age; a held stream's newest entry is the one before this step.
-uint slot(uint age) { return (before + (held ? 2u * W - 1u : W) - age) % W; }
-
-bool young(uint age) { return !held && age == 0u; }
+uint entry(uint age) {
+    uint back = held ? age : age - 1u;
+    return entry_of(newest >= back ? newest - back : newest + W - back);
+}
 
 #define QUERY(i) vectors[head_at + i]
-#define KEY(age, i) (young(age) ? vectors[heads * d + i] : k_ring[entry(slot(age)) + i])
-#define PAST(age, i) (young(age) ? vectors[(heads + 1u) * d + i] : v_ring[entry(slot(age)) + i])
+#define ENTRY(age) entry(age)
+#define KEY(at) k_ring[at]
+#define PAST(at) v_ring[at]
 #include "attend.glsl"
+
+// Takes in the step's own key and value, of age 0.
+void attend_own() {
+    float sum = 0.0;
+    for (uint i = gl_LocalInvocationID.x; i < d; i += LANES) {
+        sum += vectors[head_at + i] * vectors[heads * d + i];
+        answers[i] = vectors[(heads + 1u) * d + i];
+    }
+    greatest = workgroup_sum(sum) / sqrt(float(d));
+    total = 1.0;
+}
 
 void main() {
     uint lane = gl_LocalInvocationID.x;
     compute_vectors();
-    before = mode[b] == RESTART ? 0u : t[b];
+    uint before = mode[b] == RESTART ? 0u : t[b];
     uint after = held ? before : before + 1u < 2u * W ? before + 1u : W;
+    newest = (before + W - 1u) % W;
     for (uint i_head = 0u; i_head < heads; ++i_head) {
         head_at = i_head * d;
-        attend(min(after, W), d, slopes[group * heads + i_head]);
-        for (uint i = lane; i < d; i += LANES) o[b * pitch(Q) + (group * heads + i_head) * d + i] = answers[i];
+        if (held) attend_nothing(d);
+        else attend_own();
+        attend(held ? 0u : 1u, min(after, W), d, slopes[group * heads + i_head]);
+        for (uint i = lane; i < d; i += LANES) o[b * pitch(Q) + (group * heads + i_head) * d + i] = answer(i);
     }
     for (uint i = lane; i < d && !held; i += LANES) {
-        k_ring[entry(before % W) + i] = vectors[heads * d + i];
-        v_ring[entry(before % W) + i] = vectors[(heads + 1u) * d + i];
+        k_ring[entry_of(before % W) + i] = vectors[heads * d + i];
+        v_ring[entry_of(before % W) + i] = vectors[(heads + 1u) * d + i];
     }
     if (lane == 0u && group == 0u) t_next[b] = after;
 }

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from vkcat.errors import ShaderError, ShapeError, mismatch
 from vkcat.shader import Shader, load, parted
-from vkcat.tiling import Tiling
+from vkcat.tiling import Machine, Tiling, of_products
 
 Array = NDArray[Any]
 Arrays = Mapping[str, Array]
@@ -98,9 +98,9 @@ class Kernel:
     `shapes` lists every binding in order with its symbolic shape. `reference` takes all inputs as float64 (or uint32)
     and returns the outputs. `bound` gives, for each output, the absolute error allowed at each element, derived from
     the inputs and the reference's outputs; `why` says in a few words where that comes from. `launch` takes the sizes
-    and how products are tiled, `rows` says how many rows of matrices one output multiplies: 0 for a shader without
-    tiling.glsl. `attributes` are the numbers a graph sets, float32 push
-    constants by the same names; the reference finds them among its inputs.
+    and how products are tiled; `tiling` is what to choose where nothing was measured, for a shader with tiling.glsl.
+    `attributes` are the numbers a graph sets, float32 push constants by the same names; the reference finds them among
+    its inputs.
 
     `updates` are inputs that are changed in place: the reference returns them as they are after. `packed` are the
     matrices that may be float16. `moved` tells, of bindings that are not read or written as a whole, how many elements
@@ -120,7 +120,7 @@ class Kernel:
     cases: tuple[Case, ...]
     attributes: tuple[str, ...] = ()
     updates: tuple[str, ...] = ()
-    rows: int = 0
+    tiling: Callable[[Sizes, Machine], Tiling] = lambda sizes, machine: Tiling()
     packed: tuple[str, ...] = ()
     moved: Callable[[Sizes, Mapping[str, float]], Mapping[str, int]] = lambda sizes, attributes: {}
     parts: tuple[Part, ...] = ()
@@ -203,6 +203,11 @@ def dot_error(terms: int, magnitude: Array, given: Arrays | None = None) -> Arra
         return np.asarray(factor * UNIT_ROUNDOFF * magnitude)
     error = factor * HALF_ROUNDOFF * magnitude + terms * HALF_SMALLEST
     return np.asarray(np.where(magnitude + error > HALF_GREATEST, np.inf, error))
+
+
+def products(outputs: str, rows: int) -> Callable[[Sizes, Machine], Tiling]:
+    """The tiling of a kernel with so many outputs a stream, of so many rows of matrices each."""
+    return lambda sizes, machine: of_products(sizes[outputs], sizes["B"], rows, machine)
 
 
 def check_interface(kernel: Kernel, shader: Shader) -> None:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from vkcat.graph import Node
 from vkcat.kernel import check_interface
 from vkcat.shader import Shader
-from vkcat.tiling import Tiling, tiling_of
+from vkcat.tiling import Machine, Tiling
 
 
 @dataclass(frozen=True)
@@ -42,8 +42,4 @@ def parameters(node: Node, shader: Shader, tiling: Tiling) -> Parameters:
 
 def default_tiling(node: Node, kind: str) -> Tiling:
     """What runs well on a kind of device where nothing was measured."""
-    kernel, sizes = node.kernel, node.sizes
-    if not kernel.rows:
-        return Tiling()
-    outputs = kernel.launch(sizes, Tiling()).invocations[0]
-    return tiling_of(outputs, sizes["B"], kernel.rows, cpu=kind == "cpu", cores=os.cpu_count() or 1)
+    return node.kernel.tiling(node.sizes, Machine(kind == "cpu", os.cpu_count() or 1))

@@ -39,19 +39,31 @@ class Tiling:
         )
 
 
-def tiling_of(outputs: int, batch: int, rows: int, *, cpu: bool, cores: int) -> Tiling:
+@dataclass(frozen=True)
+class Machine:
+    """What a tiling depends on: whether the device is a software driver's, and how many cores that has."""
+
+    cpu: bool
+    cores: int = 1
+
+
+def of_products(outputs: int, batch: int, rows: int, machine: Machine) -> Tiling:
     """What runs well where nothing was measured, for so many outputs of each stream.
 
     `rows` are the rows of matrices that one output multiplies. A software driver makes each load lane by lane, so loads
-    decide: sixteen rows share those of the stream, or where there are several streams, four rows and up to eight of
-    them, as long as each of its `cores` has a workgroup. On a GPU neighbours must read neighbouring bytes, and sums are
-    split among them.
+    decide: up to 16 rows share those of a stream, or where there are several, up to 12 rows and eight of them, as long
+    as each core has a workgroup. On a GPU neighbours must read neighbouring bytes, and sums are split among them.
     """
-    if not cpu:
+    if not machine.cpu:
         return Tiling(streams=_power_of_two(min(batch, 4)), split=16)
     streams = _power_of_two(min(batch, 8))
-    most = min(16 if streams == 1 else 4, outputs * rows // (FEWEST_LANES * cores))
+    most = min(16 if streams == 1 else 12, outputs * rows // (FEWEST_LANES * machine.cores))
     return Tiling(streams=streams, rows=_power_of_two(most // rows), lanes=FEWEST_LANES)
+
+
+def of_attention(machine: Machine) -> Tiling:
+    """One workgroup a head; a lane of a software driver works on several ages, whose loads of the query it shares."""
+    return Tiling(rows=8, lanes=FEWEST_LANES) if machine.cpu else Tiling()
 
 
 def _power_of_two(most: int) -> int:

@@ -4,9 +4,9 @@
 // Of each unit: the sums of r, of z, and the input's and the state's part of n.
 vec4 sums[4u * ROWS * TILE];
 
-bool fresh(uint t) { return mode[stream(t, B)] == RESTART; }
+bool fresh[TILE];
 
-vec4 state4(uint t, uint k) { return fresh(t) ? vec4(0.0) : h[stream(t, B) * pitch4(H) + k]; }
+vec4 state4(uint t, uint k) { return fresh[t] ? vec4(0.0) : h[stream(t, B) * pitch4(H) + k]; }
 
 #define PRODUCT add_input_products
 #define MATRIX w_ih
@@ -26,13 +26,14 @@ vec4 state4(uint t, uint k) { return fresh(t) ? vec4(0.0) : h[stream(t, B) * pit
 
 bool has_units() { return first_output() < H; }
 
-void clear_sums() {
-    for (uint i = 0u; i < 4u * ROWS * TILE; ++i) sums[i] = vec4(0.0);
+void begin() {
+    [[unroll]] for (uint t = 0u; t < TILE; ++t) fresh[t] = mode[stream(t, B)] == RESTART;
+    [[unroll]] for (uint i = 0u; i < 4u * ROWS * TILE; ++i) sums[i] = vec4(0.0);
 }
 
 // Multiply what the t-th stream's input gave.
 void scale_sums(uint t, float scale) {
-    for (uint i = 0u; i < 4u * ROWS; ++i) sums[i * TILE + t] *= scale;
+    [[unroll]] for (uint i = 0u; i < 4u * ROWS; ++i) sums[i * TILE + t] *= scale;
 }
 
 // What the r-th unit of the t-th stream becomes.

@@ -4,7 +4,7 @@
 vec4 squares[TILE];
 
 void clear_squares() {
-    for (uint t = 0u; t < TILE; ++t) squares[t] = vec4(0.0);
+    [[unroll]] for (uint t = 0u; t < TILE; ++t) squares[t] = vec4(0.0);
 }
 
 vec4 weighed(uint t, vec4 x, vec4 gain) {

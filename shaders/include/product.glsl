@@ -10,21 +10,13 @@
 
 void PRODUCT(uint width) {
     uint row = pitch4(width);
-    uint whole = width >> 2;
-    uint tail = width & 3u;
     vec4 v[TILE];
-    for (uint k = part(); k < whole; k += SPLIT) {
-        for (uint t = 0u; t < TILE; ++t) v[t] = VALUE(t, k, 4u);
-        for (uint r = 0u; r < COUNT; ++r) {
-            vec4 weight = unpacked(MATRIX[(ROW(r)) * row + k]);
-            for (uint t = 0u; t < TILE; ++t) SUM(r, t) = accumulated(SUM(r, t), weight * v[t]);
-        }
-    }
-    if (tail > 0u && part() == whole % SPLIT) {
-        for (uint t = 0u; t < TILE; ++t) v[t] = VALUE(t, whole, tail);
-        for (uint r = 0u; r < COUNT; ++r) {
-            vec4 weight = head(unpacked(MATRIX[(ROW(r)) * row + whole]), tail);
-            for (uint t = 0u; t < TILE; ++t) SUM(r, t) = accumulated(SUM(r, t), weight * v[t]);
+    for (uint k = part(); k < row; k += SPLIT) {
+        uint n = min(width - 4u * k, 4u);
+        [[unroll]] for (uint t = 0u; t < TILE; ++t) v[t] = VALUE(t, k, n);
+        [[unroll]] for (uint r = 0u; r < COUNT; ++r) {
+            vec4 weight = head(unpacked(MATRIX[(ROW(r)) * row + k]), n);
+            [[unroll]] for (uint t = 0u; t < TILE; ++t) SUM(r, t) = accumulated(SUM(r, t), weight * v[t]);
         }
     }
 }

@@ -1,8 +1,11 @@
+#extension GL_EXT_control_flow_attributes : require
+
 // How invocations share a product: constants that vkcat chooses by device and shape (vkcat/tiling.py). An invocation
 // works on ROWS outputs of TILE streams, so that it loads each weight once for all of them and each number of a stream
 // once for all of its rows. SPLIT neighbours of a workgroup share a sum: each takes every SPLIT-th vec4.
 //
-// No invocation returns early, as across() has barriers: one without an output of its own computes on nothing.
+// No invocation returns early, as across() has barriers: one without an output of its own computes on nothing. Loops over
+// TILE and ROWS are unrolled, or drivers leave what they index in memory.
 
 layout(local_size_x = 64, local_size_x_id = 3) in;
 layout(constant_id = 0) const uint TILE = 1u;

@@ -24,7 +24,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from vkcat.kernel import UNIT_ROUNDOFF, Array, Arrays, Case, Kernel, Launch, Sizes, dot_error
+from vkcat.kernel import UNIT_ROUNDOFF, Array, Arrays, Case, Kernel, Launch, Sizes, dot_error, products
 from vkcat.ops.gates import GATE_ERROR, HOLD, RESTART, draw_modes, sigmoid
 from vkcat.tiling import Tiling
 
@@ -136,7 +136,7 @@ KERNEL = Kernel(
     why="the products' rounding through monotone gates, 16 u a gate",
     launch=launch,
     inputs=inputs,
-    rows=3,
+    tiling=products("H", 3),
     packed=("w_ih", "w_hh"),
     cases=CASES,
 )

@@ -16,7 +16,7 @@ from __future__ import annotations
 import numpy as np
 
 from vkcat.composed import composed
-from vkcat.kernel import Array, Arrays, Case, Kernel, Launch, Part, Sizes
+from vkcat.kernel import Array, Arrays, Case, Kernel, Launch, Part, Sizes, products
 from vkcat.ops import add, norm_gru_cell
 from vkcat.tiling import Tiling
 
@@ -60,7 +60,7 @@ KERNEL = Kernel(
     launch=launch,
     inputs=inputs,
     attributes=("eps",),
-    rows=3,
+    tiling=products("H", 3),
     packed=("w_ih", "w_hh"),
     parts=PARTS,
     cases=(

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from vkcat.kernel import Array, Arrays, Case, Kernel, Launch, Sizes, dot_error
+from vkcat.kernel import Array, Arrays, Case, Kernel, Launch, Sizes, dot_error, products
 from vkcat.tiling import Tiling
 
 
@@ -47,7 +47,7 @@ KERNEL = Kernel(
     why="min(n, 8 sqrt n) u sum|w||x|, n = K + 1, any order of summation",
     launch=launch,
     inputs=inputs,
-    rows=1,
+    tiling=products("N", 1),
     packed=("w",),
     cases=(
         Case({"B": 1, "N": 1, "K": 1}),

@@ -13,7 +13,7 @@ from __future__ import annotations
 import numpy as np
 
 from vkcat.composed import composed
-from vkcat.kernel import Array, Arrays, Case, Kernel, Launch, Part, Sizes
+from vkcat.kernel import Array, Arrays, Case, Kernel, Launch, Part, Sizes, products
 from vkcat.ops import add, linear
 from vkcat.tiling import Tiling
 
@@ -43,7 +43,7 @@ KERNEL = Kernel(
     why="linear's and one rounding",
     launch=launch,
     inputs=inputs,
-    rows=1,
+    tiling=products("N", 1),
     packed=("w",),
     parts=PARTS,
     cases=(

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from vkcat.kernel import Array, Arrays, Case, Kernel, Launch, Sizes, dot_error
+from vkcat.kernel import Array, Arrays, Case, Kernel, Launch, Sizes, dot_error, products
 from vkcat.ops.gates import gated, gated_error
 from vkcat.tiling import Tiling
 
@@ -66,7 +66,7 @@ KERNEL = Kernel(
     why="the products' rounding through gates of slope 1.1, 16 u a gate",
     launch=launch,
     inputs=inputs,
-    rows=2,
+    tiling=products("M", 2),
     packed=("w_in",),
     cases=(
         Case({"B": 1, "D": 1, "M": 1}, attributes=_SILU),

@@ -18,7 +18,7 @@ from __future__ import annotations
 import numpy as np
 
 from vkcat.composed import composed, run_part
-from vkcat.kernel import Array, Arrays, Case, Kernel, Launch, Part, Sizes
+from vkcat.kernel import Array, Arrays, Case, Kernel, Launch, Part, Sizes, products
 from vkcat.ops import linear, modulation, rms_norm
 from vkcat.tiling import Tiling
 
@@ -64,7 +64,7 @@ KERNEL = Kernel(
     launch=launch,
     inputs=inputs,
     attributes=("eps",),
-    rows=2,
+    tiling=products("D", 2),
     packed=("w",),
     parts=PARTS,
     cases=(

@@ -18,7 +18,7 @@ from __future__ import annotations
 import numpy as np
 
 from vkcat.composed import composed, run_part
-from vkcat.kernel import Array, Arrays, Case, Kernel, Launch, Part, Sizes
+from vkcat.kernel import Array, Arrays, Case, Kernel, Launch, Part, Sizes, products
 from vkcat.ops import gru_cell, rms_norm
 from vkcat.tiling import Tiling
 
@@ -49,7 +49,7 @@ KERNEL = Kernel(
     launch=launch,
     inputs=inputs,
     attributes=("eps",),
-    rows=3,
+    tiling=products("H", 3),
     packed=("w_ih", "w_hh"),
     parts=PARTS,
     cases=(

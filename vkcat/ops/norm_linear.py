@@ -16,7 +16,7 @@ from __future__ import annotations
 import numpy as np
 
 from vkcat.composed import composed, run_part
-from vkcat.kernel import Array, Arrays, Case, Kernel, Launch, Part, Sizes
+from vkcat.kernel import Array, Arrays, Case, Kernel, Launch, Part, Sizes, products
 from vkcat.ops import linear, rms_norm
 from vkcat.tiling import Tiling
 
@@ -53,7 +53,7 @@ KERNEL = Kernel(
     launch=launch,
     inputs=inputs,
     attributes=("eps",),
-    rows=1,
+    tiling=products("N", 1),
     packed=("w",),
     parts=PARTS,
     cases=(

@@ -15,7 +15,7 @@ from __future__ import annotations
 import numpy as np
 
 from vkcat.composed import composed, run_part
-from vkcat.kernel import Array, Arrays, Case, Kernel, Launch, Part, Sizes
+from vkcat.kernel import Array, Arrays, Case, Kernel, Launch, Part, Sizes, products
 from vkcat.ops import mlp, rms_norm
 from vkcat.tiling import Tiling
 
@@ -49,7 +49,7 @@ KERNEL = Kernel(
     launch=launch,
     inputs=inputs,
     attributes=("eps", "situ"),
-    rows=2,
+    tiling=products("M", 2),
     packed=("w_in",),
     parts=PARTS,
     cases=(

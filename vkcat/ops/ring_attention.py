@@ -26,7 +26,7 @@ import numpy as np
 
 from vkcat.errors import ShapeError, mismatch
 from vkcat.kernel import UNIT_ROUNDOFF, Array, Arrays, Case, Kernel, Launch, Sizes, dot_error
-from vkcat.tiling import Tiling
+from vkcat.tiling import Tiling, of_attention
 
 WIDEST = 1024
 
@@ -132,6 +132,7 @@ KERNEL = Kernel(
     bound=bound,
     why="scores' rounding through exp, and the sums'",
     launch=launch,
+    tiling=lambda sizes, machine: of_attention(machine),
     inputs=inputs,
     cases=(
         Case({"B": 1, "W": 1, "C": 1, "Q": 1, "N": 1}),

@@ -29,7 +29,7 @@ from vkcat.composed import composed, run_part
 from vkcat.kernel import Array, Arrays, Case, Kernel, Launch, Part, Sizes
 from vkcat.ops import linear, ring_attention, ring_write, rms_norm
 from vkcat.ops.gates import HOLD
-from vkcat.tiling import Tiling
+from vkcat.tiling import Tiling, of_attention
 
 MOST_STREAMS = 4
 MOST_NUMBERS = 2048
@@ -122,6 +122,7 @@ KERNEL = Kernel(
     bound=bound,
     why="the products' rounding through ring_attention's",
     launch=launch,
+    tiling=lambda sizes, machine: of_attention(machine),
     inputs=inputs,
     attributes=("eps",),
     packed=("w_q", "w_k", "w_v"),
