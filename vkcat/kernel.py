@@ -80,7 +80,9 @@ class Kernel:
 
     `updates` are inputs that are changed in place: the reference returns them as they are after. `packed` are the
     matrices that may be float16. `moved` tells, of bindings that are not read or written as a whole, how many elements
-    go either way at most.
+    go either way at most. `operations` counts, from sizes and attributes, the floating-point operations of the
+    formula at most: a multiply-add is two, any other sum, product, quotient, greatest of two, or function of a number
+    one; work on integers, signs and copies is none.
     """
 
     name: str
@@ -91,6 +93,7 @@ class Kernel:
     why: str
     launch: Callable[[Sizes, int], Launch]
     inputs: Callable[[np.random.Generator, Case], dict[str, Array]]
+    operations: Callable[[Sizes, Mapping[str, float]], int]
     cases: tuple[Case, ...]
     attributes: tuple[str, ...] = ()
     updates: tuple[str, ...] = ()

@@ -48,6 +48,7 @@ KERNEL = Kernel(
     why="min(n, 8 sqrt n) u sum|w||x|, n = K + 1, any order of summation",
     launch=launch,
     inputs=inputs,
+    operations=lambda sizes, attributes: sizes["B"] * sizes["N"] * (2 * sizes["K"] + 1),
     packed=("w",),
     cases=(
         Case({"B": 1, "N": 1, "K": 1}),

@@ -16,11 +16,12 @@ Sources: Shazeer, GLU Variants Improve Transformer, arXiv 2002.05202 (SwiGLU); t
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
 import numpy as np
 
 from vkcat.kernel import Array, Arrays, Case, Kernel, Launch, Sizes, dot_error
-from vkcat.ops.gates import gated, gated_error
+from vkcat.ops.gates import gated, gated_error, gated_operations
 
 
 def _products(t: Arrays) -> tuple[Array, Array]:
@@ -40,6 +41,12 @@ def bound(t: Arrays) -> dict[str, Array]:
 
 def launch(sizes: Sizes, tile: int) -> Launch:
     return Launch(invocations=(sizes["M"], math.ceil(sizes["B"] / tile), 1))
+
+
+def operations(sizes: Sizes, attributes: Mapping[str, float]) -> int:
+    """Two products' rows, and the gates."""
+    B, D, M = (sizes[name] for name in "BDM")
+    return B * M * (4 * D + gated_operations(attributes))
 
 
 def inputs(rng: np.random.Generator, case: Case) -> dict[str, Array]:
@@ -62,6 +69,7 @@ KERNEL = Kernel(
     why="the products' rounding through gates of slope 1.1, 16 u a gate",
     launch=launch,
     inputs=inputs,
+    operations=operations,
     packed=("w_in",),
     cases=(
         Case({"B": 1, "D": 1, "M": 1}, attributes=_SILU),
