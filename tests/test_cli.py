@@ -296,6 +296,13 @@ def test_profile_json(g2p: Path, tmp_path: Path, backends: str) -> None:
     assert replay["record_us"]["median"] == 0
     assert 0 < replay["kernel_us"]["median"] < replay["step_us"]["p95"]
     assert {k["name"] for k in value["kernels"]} == {"embedding", "gru_cell", "linear", "argmax"}
+    assert [top["backend"] for top in value["ceilings"]] == ["vulkan"]
+    named = [(kernel["name"], kernel["schedule"]) for kernel in value["kernels"]]
+    assert [(roof["name"], roof["schedule"]) for roof in value["roofline"]] == named
+    for kernel, roof in zip(value["kernels"], value["roofline"], strict=True):
+        assert roof["ceiling"] in ("read", "multiply-add", "dispatch")
+        operations = 1e3 * roof["gflops"] * kernel["time_us"]["median"]
+        assert operations == pytest.approx(kernel["operations_per_step"])
 
 
 def test_profile_of_an_unknown_schedule(g2p: Path) -> None:

@@ -23,7 +23,9 @@ from vkcat.executor import Executor
 from vkcat.graph import Graph, Role
 from vkcat.model import Model
 from vkcat.ops.gates import RESTART, STEP
+from vkcat.profile.ceilings import CeilingProbe, Ceilings, weight_bytes
 from vkcat.profile.floors import FloorProbe, Floors
+from vkcat.profile.roofline import Roofline, roofline
 from vkcat.profile.spread import Spread, spread
 
 Array = NDArray[Any]
@@ -53,12 +55,14 @@ class ScheduleTimes:
 
 @dataclass(frozen=True)
 class KernelTimes:
-    """GPU microseconds of one kernel in a step, and the bytes it moves at most: all its calls together."""
+    """GPU microseconds of one kernel in a step, the bytes it moves and the operations it does at most: all its calls
+    together."""
 
     name: str
     schedule: str
     calls_per_step: int
     bytes_per_step: int
+    operations_per_step: int
     time_us: Spread
     share_percent: float
 
@@ -73,6 +77,8 @@ class Measurement:
     floors: list[Floors]
     schedules: list[ScheduleTimes]
     kernels: list[KernelTimes]
+    ceilings: list[Ceilings]
+    roofline: list[Roofline]
 
 
 @dataclass
@@ -180,11 +186,25 @@ class _Subject:
             own = table[:, [at for at, other in enumerate(names) if other == name]].sum(axis=1)
             share = 100 * float(np.median(own)) / total if total else 0.0
             moved = sum(node.bytes_moved for node in self.graph.nodes if node.kernel.name == name)
-            found.append(KernelTimes(name, self.schedule, names.count(name), moved, spread(own.tolist()), share))
+            done = sum(node.operations for node in self.graph.nodes if node.kernel.name == name)
+            found.append(KernelTimes(name, self.schedule, names.count(name), moved, done, spread(own.tolist()), share))
         return found
 
     def close(self) -> None:
         self._executor.close()
+
+
+def _under(times: KernelTimes, top: Ceilings) -> Roofline:
+    """Only one backend has timestamps, so that there is one set of ceilings at most."""
+    return roofline(
+        times.name,
+        times.schedule,
+        times.calls_per_step,
+        times.bytes_per_step,
+        times.operations_per_step,
+        times.time_us.median,
+        top,
+    )
 
 
 def measure(
@@ -201,6 +221,7 @@ def measure(
     """Measure every schedule on every device. `advance` is told of finished runs."""
     chosen = model.graphs[graph]
     probes = [FloorProbe(device) for device in devices]
+    peaks = [CeilingProbe(device, weight_bytes(chosen)) for device in devices if device.timestamps]
     subjects = [
         (_Subject(device, model, weights, schedule, chosen), probe)
         for device, probe in zip(devices, probes, strict=True)
@@ -211,11 +232,15 @@ def measure(
             count = min(BLOCK, warmup + runs - at)
             for probe in probes:
                 probe.sample(count)
+            for peak in peaks:
+                peak.sample(count)
             for subject, probe in subjects:
                 for _ in range(count):
                     subject.sample()
                     probe.sample_empty()
             advance(count)
+        ceilings = [peak.ceilings(warmup) for peak in peaks]
+        kernels = [times for subject, _ in subjects for times in subject.kernels(warmup)]
         return Measurement(
             warmup=warmup,
             runs=runs,
@@ -224,10 +249,14 @@ def measure(
             bytes_per_step=sum(node.bytes_moved for node in chosen.nodes),
             floors=[probe.floors(warmup) for probe in probes],
             schedules=[subject.times(warmup) for subject, _ in subjects],
-            kernels=[times for subject, _ in subjects for times in subject.kernels(warmup)],
+            kernels=kernels,
+            ceilings=ceilings,
+            roofline=[_under(times, top) for times in kernels for top in ceilings],
         )
     finally:
         for subject, _ in subjects:
             subject.close()
         for probe in probes:
             probe.close()
+        for peak in peaks:
+            peak.close()
