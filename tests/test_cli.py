@@ -303,6 +303,10 @@ def test_profile_json(g2p: Path, tmp_path: Path, backends: str) -> None:
         assert roof["ceiling"] in ("read", "multiply-add", "dispatch")
         operations = 1e3 * roof["gflops"] * kernel["time_us"]["median"]
         assert operations == pytest.approx(kernel["operations_per_step"])
+    assert all(len(one["us"]) == 20 for one in value["samples"] if one["schedule"] != "control")
+    compared = CliRunner().invoke(cli, ["profile", "--compare", f"{path}:eager", f"{path}:replay"])
+    assert compared.exit_code == 0, (compared.output, compared.exception)
+    assert "paired" in compared.output
 
 
 def test_profile_of_an_unknown_schedule(g2p: Path) -> None:

@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.progress import Progress
 
 from vkcat.cli import options
+from vkcat.cli.compare import compare_profiles
 from vkcat.cli.console import console
 from vkcat.cli.files import write_json
 from vkcat.device.backends import BACKENDS, open_device
@@ -23,7 +24,7 @@ from vkcat.stored import read_model
 
 
 @click.command()
-@options.model
+@click.argument("model", required=False, type=click.Path(path_type=Path, file_okay=False))
 @click.option("--schedule", default="eager,batched,replay", show_default=True, help="Schedules to compare.")
 @click.option("--backend", default="vulkan", show_default=True, help=f"Backends to compare, of {', '.join(BACKENDS)}.")
 @options.device
@@ -31,9 +32,15 @@ from vkcat.stored import read_model
 @click.option("--batch", type=click.IntRange(1, 4096), default=1, show_default=True, help="Streams side by side.")
 @click.option("--runs", type=click.IntRange(1), default=200, show_default=True, help="Measured steps of each.")
 @click.option("--warmup", type=click.IntRange(0), default=20, show_default=True, help="Steps before them.")
+@click.option(
+    "--compare",
+    nargs=2,
+    metavar="A.json B.json",
+    help="Instead of a model: what changed between two files of --json, or FILE:SCHEDULE of them.",
+)
 @options.json_file
 def profile(
-    model: Path,
+    model: Path | None,
     schedule: str,
     backend: str,
     device: str | None,
@@ -41,6 +48,7 @@ def profile(
     batch: int,
     runs: int,
     warmup: int,
+    compare: tuple[str, str] | None,
     json_path: Path | None,
 ) -> None:
     """Time a model's step: dispatch, submit and wait against kernel time.
@@ -49,6 +57,13 @@ def profile(
     only the vulkan backend has.
     """
     options.check_results(json_path)
+    if compare:
+        if model:
+            raise click.UsageError("expected a model or --compare, got both")
+        compare_profiles(*compare, json_path)
+        return
+    if not model:
+        raise click.UsageError("expected a model, or --compare with two files of --json")
     schedules = options.choices(schedule, SCHEDULES, "--schedule")
     backends = options.choices(backend, tuple(BACKENDS), "--backend")
     stored = read_model(model)
@@ -74,7 +89,7 @@ def profile(
             )
         _show(measurement, devices)
         if json_path:
-            write_json(json_path, report.as_json(measurement, devices))
+            write_json(json_path, report.as_json(measurement, devices) | {"model": stored.config.name})
 
 
 def _progress(total: int) -> Progress:

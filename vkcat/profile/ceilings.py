@@ -13,6 +13,7 @@ import numpy as np
 
 from vkcat.device.interface import Buffer, Device, Memory, Recording, Slice, Words
 from vkcat.graph import Graph, Role
+from vkcat.profile.samples import CONTROL, Series, series
 from vkcat.profile.spread import Spread, quantiles, spread
 from vkcat.shader import load
 
@@ -144,10 +145,8 @@ class CeilingProbe:
                     timer.times.append(timer.nanoseconds())
 
     def ceilings(self, warmup: int) -> Ceilings:
-        read, multiply_add, empty = (
-            max(self._timers[name], key=lambda timer: quantiles(timer.rates(warmup)).median)
-            for name in (READ, MULTIPLY_ADD, DISPATCH)
-        )
+        read, multiply_add = self._best(READ, warmup), self._best(MULTIPLY_ADD, warmup)
+        [empty] = self._timers[DISPATCH]
         return Ceilings(
             backend=self._device.backend,
             working_set_bytes=self._nbytes,
@@ -157,6 +156,15 @@ class CeilingProbe:
             multiply_add_variant=multiply_add.variant.name,
             dispatch_us=spread(empty.times[warmup:]),
         )
+
+    def _best(self, name: str, warmup: int) -> _Timer:
+        return max(self._timers[name], key=lambda timer: quantiles(timer.rates(warmup)).median)
+
+    def control(self, warmup: int) -> Series:
+        """A million multiply-adds, whatever variant did them."""
+        best = self._best(MULTIPLY_ADD, warmup)
+        times = [2e6 / rate for rate in best.rates(warmup)]
+        return series(CONTROL, self._device.backend, "a million multiply-adds", times)
 
     def close(self) -> None:
         self._made.close()

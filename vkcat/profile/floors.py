@@ -8,6 +8,7 @@ from time import perf_counter_ns
 import numpy as np
 
 from vkcat.device.interface import Barrier, Command, Device, Dispatch, Memory, Recording, Slice
+from vkcat.profile.samples import CONTROL, Series, series
 from vkcat.profile.spread import Spread, spread
 from vkcat.shader import load
 
@@ -74,10 +75,18 @@ class FloorProbe:
         empty, dispatched, apart = (np.array(times[warmup:], np.float64) for times in self._times)
         return Floors(
             backend=self._device.backend,
-            empty_submit_us=spread(self._between[len(self._between) * warmup // len(self._times[0]) :]),
+            empty_submit_us=spread(self._after(warmup)),
             empty_dispatch_us=spread(((dispatched - empty) / DISPATCHES).tolist()),
             barrier_us=spread(((apart - dispatched) / DISPATCHES).tolist()),
         )
+
+    def control(self, warmup: int) -> Series:
+        """The empty submits between steps."""
+        return series(CONTROL, self._device.backend, "empty submit", self._after(warmup))
+
+    def _after(self, warmup: int) -> list[float]:
+        """Empty submits between steps, so many for each measured step as there are steps that take turns."""
+        return [*map(float, self._between[len(self._between) * warmup // len(self._times[0]) :])]
 
     def close(self) -> None:
         for recording in self._recordings:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from time import perf_counter_ns
 from typing import Any
+from uuid import uuid4
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,12 +27,10 @@ from vkcat.ops.gates import RESTART, STEP
 from vkcat.profile.ceilings import CeilingProbe, Ceilings, weight_bytes
 from vkcat.profile.floors import FloorProbe, Floors
 from vkcat.profile.roofline import Roofline, roofline
+from vkcat.profile.samples import BLOCK, WHOLE_STEP, Series, series
 from vkcat.profile.spread import Spread, spread
 
 Array = NDArray[Any]
-
-
-BLOCK = 10
 
 
 @dataclass(frozen=True)
@@ -69,6 +68,8 @@ class KernelTimes:
 
 @dataclass(frozen=True)
 class Measurement:
+    """`run` names the run, and nothing else; `samples` are all times of steps, kernels and controls."""
+
     warmup: int
     runs: int
     graph: str
@@ -79,6 +80,8 @@ class Measurement:
     kernels: list[KernelTimes]
     ceilings: list[Ceilings]
     roofline: list[Roofline]
+    run: str
+    samples: list[Series]
 
 
 @dataclass
@@ -179,16 +182,32 @@ class _Subject:
         if not self.device.timestamps:
             return []
         names = [node.kernel.name for node in self.graph.nodes]
-        table = np.array(self.series.kernels[warmup:])
-        total = float(np.median(table.sum(axis=1)))
+        times = self._by_kernel(warmup)
+        total = float(np.median(sum(times.values())))
         found = []
-        for name in dict.fromkeys(names):
-            own = table[:, [at for at, other in enumerate(names) if other == name]].sum(axis=1)
+        for name, own in times.items():
             share = 100 * float(np.median(own)) / total if total else 0.0
             moved = sum(node.bytes_moved for node in self.graph.nodes if node.kernel.name == name)
             done = sum(node.operations for node in self.graph.nodes if node.kernel.name == name)
             found.append(KernelTimes(name, self.schedule, names.count(name), moved, done, spread(own.tolist()), share))
         return found
+
+    def samples(self, warmup: int) -> list[Series]:
+        """The steps, then the kernels that `kernels` has, in the same order."""
+        name, backend = self.schedule, self.device.backend
+        found = [series(name, backend, WHOLE_STEP, self.series.step[warmup:])]
+        if self.device.timestamps:
+            found += [series(name, backend, kernel, own.tolist()) for kernel, own in self._by_kernel(warmup).items()]
+        return found
+
+    def _by_kernel(self, warmup: int) -> dict[str, Array]:
+        """Nanoseconds of all calls of each kernel in each run."""
+        names = [node.kernel.name for node in self.graph.nodes]
+        table = np.array(self.series.kernels[warmup:])
+        return {
+            name: table[:, [at for at, other in enumerate(names) if other == name]].sum(axis=1)
+            for name in dict.fromkeys(names)
+        }
 
     def close(self) -> None:
         self._executor.close()
@@ -251,6 +270,12 @@ def measure(
             schedules=[subject.times(warmup) for subject, _ in subjects],
             kernels=kernels,
             ceilings=ceilings,
+            run=uuid4().hex,
+            samples=[
+                *(one for subject, _ in subjects for one in subject.samples(warmup)),
+                *(probe.control(warmup) for probe in probes),
+                *(peak.control(warmup) for peak in peaks),
+            ],
             roofline=[_under(times, top) for times in kernels for top in ceilings],
         )
     finally:

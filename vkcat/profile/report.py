@@ -72,6 +72,6 @@ def tables(measurement: Measurement) -> list[Table]:
 
 
 def as_json(measurement: Measurement, devices: Sequence[Device]) -> dict[str, Any]:
-    """Keys `device`, `floors`, `schedules`, `kernels`, `ceilings`, `roofline`, and how it was measured; times in us."""
+    """Keys `device`, `floors`, `schedules`, `kernels`, `ceilings`, `roofline`, `samples`, and how it was measured."""
     device = dataclasses.asdict(devices[0].info) | {"layers": active_layers()}
     return {"device": device} | dataclasses.asdict(measurement)
