@@ -303,6 +303,9 @@ def test_profile_json(g2p: Path, tmp_path: Path, backends: str) -> None:
         assert roof["ceiling"] in ("read", "multiply-add", "dispatch")
         operations = 1e3 * roof["gflops"] * kernel["time_us"]["median"]
         assert operations == pytest.approx(kernel["operations_per_step"])
+    assert [(one["backend"], one["schedule"]) for one in value["outside"]] == [n for n in names if n[0] == "vulkan"]
+    for one in value["outside"]:
+        assert 0 < one["device_us"]["median"] < 5 * replay["step_us"]["median"]
     assert all(len(one["us"]) == 20 for one in value["samples"] if one["schedule"] != "control")
     compared = CliRunner().invoke(cli, ["profile", "--compare", f"{path}:eager", f"{path}:replay"])
     assert compared.exit_code == 0, (compared.output, compared.exception)

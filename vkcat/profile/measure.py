@@ -11,9 +11,10 @@ the kernels in the step after it, with them.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from time import perf_counter_ns
-from typing import Any
+from typing import Any, Protocol, TypeVar
 from uuid import uuid4
 
 import numpy as np
@@ -28,9 +29,23 @@ from vkcat.profile.ceilings import CeilingProbe, Ceilings, weight_bytes
 from vkcat.profile.floors import FloorProbe, Floors
 from vkcat.profile.roofline import Roofline, roofline
 from vkcat.profile.samples import BLOCK, WHOLE_STEP, Series, series
+from vkcat.profile.slope import Outside, SlopeProbe
 from vkcat.profile.spread import Spread, spread
 
 Array = NDArray[Any]
+
+MOST_FILLING = 256
+
+
+class _Closable(Protocol):
+    def close(self) -> None: ...
+
+
+class _Sampled(Protocol):
+    def sample(self, count: int) -> None: ...
+
+
+Part = TypeVar("Part", bound=_Closable)
 
 
 @dataclass(frozen=True)
@@ -80,6 +95,7 @@ class Measurement:
     kernels: list[KernelTimes]
     ceilings: list[Ceilings]
     roofline: list[Roofline]
+    outside: list[Outside]
     run: str
     samples: list[Series]
 
@@ -96,7 +112,7 @@ class _Series:
     submits: float = 0
 
 
-class _Subject:
+class Subject:
     """One schedule on one backend, stepped as a session steps it."""
 
     def __init__(self, device: Device, model: Model, weights: Mapping[str, Array], schedule: str, graph: Graph) -> None:
@@ -124,6 +140,13 @@ class _Subject:
             executor.write(tensor, zeros[tensor])
         self._feeds = [(tensor, mode if tensor is model.mode else zeros[tensor]) for tensor in model.feeds[graph.name]]
         self._results = model.results.get(graph.name, ())
+        self._fill_rings()
+
+    def _fill_rings(self) -> None:
+        """Step until each ring is full, if it is not too long: with what is in it grows the time of a step."""
+        longest = max((node.sizes.get("W", 0) for node in self.graph.nodes), default=0)
+        for _ in range(min(longest, MOST_FILLING)):
+            self._executor.step(self.graph.name)
 
     def _write_inputs(self) -> None:
         """What the host sets before each step: when a model reads its own tokens, nothing."""
@@ -152,6 +175,13 @@ class _Subject:
         if self.device.timestamps:
             self._write_inputs()
             series.kernels.append(executor.timed_step(self.graph.name))
+
+    def submission(self, count: int) -> float:
+        """Nanoseconds of so many steps in one submission, of a schedule that can do that."""
+        begin = perf_counter_ns()
+        self._executor.launch(self.graph.name, count)
+        self._executor.finish()
+        return perf_counter_ns() - begin
 
     def times(self, warmup: int) -> ScheduleTimes:
         series = self.series
@@ -239,27 +269,37 @@ def measure(
 ) -> Measurement:
     """Measure every schedule on every device. `advance` is told of finished runs."""
     chosen = model.graphs[graph]
-    probes = [FloorProbe(device) for device in devices]
-    peaks = [CeilingProbe(device, weight_bytes(chosen)) for device in devices if device.timestamps]
-    subjects = [
-        (_Subject(device, model, weights, schedule, chosen), probe)
-        for device, probe in zip(devices, probes, strict=True)
-        for schedule in schedules
-    ]
-    try:
+    with ExitStack() as made:
+
+        def kept(part: Part) -> Part:
+            made.callback(part.close)
+            return part
+
+        def subject(device: Device, schedule: str) -> Subject:
+            return kept(Subject(device, model, weights, schedule, chosen))
+
+        probes = [kept(FloorProbe(device)) for device in devices]
+        subjects = [
+            (subject(device, schedule), probe)
+            for device, probe in zip(devices, probes, strict=True)
+            for schedule in schedules
+        ]
+        slopes = [
+            SlopeProbe(device.backend, subject(device, "unrolled").submission) for device in devices if device.rewrites
+        ]
+        peaks = [kept(CeilingProbe(device, weight_bytes(chosen))) for device in devices if device.timestamps]
         for at in range(0, warmup + runs, BLOCK):
             count = min(BLOCK, warmup + runs - at)
-            for probe in probes:
-                probe.sample(count)
-            for peak in peaks:
-                peak.sample(count)
-            for subject, probe in subjects:
+            parts: list[_Sampled] = [*probes, *slopes, *peaks]
+            for part in parts:
+                part.sample(count)
+            for one, probe in subjects:
                 for _ in range(count):
-                    subject.sample()
+                    one.sample()
                     probe.sample_empty()
             advance(count)
         ceilings = [peak.ceilings(warmup) for peak in peaks]
-        kernels = [times for subject, _ in subjects for times in subject.kernels(warmup)]
+        kernels = [times for one, _ in subjects for times in one.kernels(warmup)]
         return Measurement(
             warmup=warmup,
             runs=runs,
@@ -267,21 +307,20 @@ def measure(
             batch=model.batch,
             bytes_per_step=sum(node.bytes_moved for node in chosen.nodes),
             floors=[probe.floors(warmup) for probe in probes],
-            schedules=[subject.times(warmup) for subject, _ in subjects],
+            schedules=[one.times(warmup) for one, _ in subjects],
             kernels=kernels,
             ceilings=ceilings,
+            roofline=[_under(times, top) for times in kernels for top in ceilings],
+            outside=[
+                slope.outside(one.schedule, one.series.step, warmup)
+                for one, _ in subjects
+                for slope in slopes
+                if slope.backend == one.device.backend
+            ],
             run=uuid4().hex,
             samples=[
-                *(one for subject, _ in subjects for one in subject.samples(warmup)),
+                *(times for one, _ in subjects for times in one.samples(warmup)),
                 *(probe.control(warmup) for probe in probes),
                 *(peak.control(warmup) for peak in peaks),
             ],
-            roofline=[_under(times, top) for times in kernels for top in ceilings],
         )
-    finally:
-        for subject, _ in subjects:
-            subject.close()
-        for probe in probes:
-            probe.close()
-        for peak in peaks:
-            peak.close()

@@ -10,14 +10,15 @@ from rich.table import Table
 
 from vkcat.device.interface import Device
 from vkcat.device.layers import active_layers
-from vkcat.profile import roofline
+from vkcat.profile import roofline, slope
 from vkcat.profile.layout import cell, titled
 from vkcat.profile.measure import Measurement
 
 NOTE = (
     "us: median (5th to 95th percentile); noisy: spread over 20% of the median. step: write inputs, record, submit,"
     " wait, read outputs. kernel: GPU timestamps around each dispatch, taken in the step after it, as they"
-    " cost time themselves. overhead: step minus kernels."
+    " cost time themselves. overhead: step minus kernels. On the device: how much longer a submission takes"
+    " for a step more in it, without timestamps; outside: step minus that."
 )
 
 
@@ -68,10 +69,11 @@ def tables(measurement: Measurement) -> list[Table]:
     for kernel in measurement.kernels:
         counts = str(kernel.calls_per_step), f"{kernel.bytes_per_step:,}"
         kernels.add_row(kernel.name, kernel.schedule, *counts, str(kernel.time_us), f"{kernel.share_percent:.1f}")
-    return [floors, steps, host, kernels, *roofline.tables(measurement.ceilings, measurement.roofline)]
+    outside = [slope.table(measurement.outside)] if measurement.outside else []
+    return [floors, steps, *outside, host, kernels, *roofline.tables(measurement.ceilings, measurement.roofline)]
 
 
 def as_json(measurement: Measurement, devices: Sequence[Device]) -> dict[str, Any]:
-    """Keys `device`, `floors`, `schedules`, `kernels`, `ceilings`, `roofline`, `samples`, and how it was measured."""
+    """The device, and the measurement's fields by their names."""
     device = dataclasses.asdict(devices[0].info) | {"layers": active_layers()}
     return {"device": device} | dataclasses.asdict(measurement)
