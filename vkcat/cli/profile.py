@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import sys
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import click
-from rich.console import Console
-from rich.progress import Progress
 
 from vkcat.cli import options
 from vkcat.cli.compare import compare_profiles
 from vkcat.cli.console import console
 from vkcat.cli.files import write_json
+from vkcat.cli.fit import fit_costs, several_steps_device
+from vkcat.cli.progress import progress
 from vkcat.device.backends import BACKENDS, open_device
 from vkcat.device.interface import Device
 from vkcat.errors import InputError, mismatch
@@ -21,6 +20,8 @@ from vkcat.model import build
 from vkcat.profile import Measurement, measure, report
 from vkcat.schedules import SCHEDULES
 from vkcat.stored import read_model
+
+RUNS, ROUNDS = 200, 40
 
 
 @click.command()
@@ -30,13 +31,20 @@ from vkcat.stored import read_model
 @options.device
 @click.option("--graph", help="Which step, as decode or encode, tokens or generate; without it the model's last.")
 @click.option("--batch", type=click.IntRange(1, 4096), default=1, show_default=True, help="Streams side by side.")
-@click.option("--runs", type=click.IntRange(1), default=200, show_default=True, help="Measured steps of each.")
+@click.option(
+    "--runs", type=click.IntRange(1), help=f"Measured steps of each: {RUNS}; rounds with --fit or --sweep: {ROUNDS}."
+)
 @click.option("--warmup", type=click.IntRange(0), default=20, show_default=True, help="Steps before them.")
 @click.option(
     "--compare",
     nargs=2,
     metavar="A.json B.json",
     help="Instead of a model: what changed between two files of --json, or FILE:SCHEDULE of them.",
+)
+@click.option(
+    "--fit",
+    is_flag=True,
+    help="Fit what a submission, a dispatch, a barrier, bytes and operations cost, with its error.",
 )
 @options.json_file
 def profile(
@@ -46,9 +54,10 @@ def profile(
     device: str | None,
     graph: str | None,
     batch: int,
-    runs: int,
+    runs: int | None,
     warmup: int,
     compare: tuple[str, str] | None,
+    fit: bool,
     json_path: Path | None,
 ) -> None:
     """Time a model's step: dispatch, submit and wait against kernel time.
@@ -71,12 +80,17 @@ def profile(
     chosen = graph or list(built.graphs)[-1]
     if chosen not in built.graphs:
         raise InputError(mismatch("--graph", f"one of {', '.join(built.graphs)}", repr(graph)))
+    if fit:
+        with closing(several_steps_device(backends, device)) as opened:
+            fit_costs(opened, stored.config, chosen, batch, warmup, runs or ROUNDS, json_path)
+        return
+    runs = runs or RUNS
     with ExitStack() as stack:
         devices: list[Device] = []
         for name in backends:
             devices.append(open_device(name, device))
             stack.callback(devices[-1].close)
-        with _progress(warmup + runs) as progress:
+        with progress("steps", warmup + runs) as advance:
             measurement = measure(
                 devices,
                 built,
@@ -85,17 +99,11 @@ def profile(
                 graph=chosen,
                 warmup=warmup,
                 runs=runs,
-                advance=lambda count: progress.advance(progress.task_ids[0], count),
+                advance=advance,
             )
         _show(measurement, devices)
         if json_path:
             write_json(json_path, report.as_json(measurement, devices) | {"model": stored.config.name})
-
-
-def _progress(total: int) -> Progress:
-    progress = Progress(console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty())
-    progress.add_task("steps", total=total)
-    return progress
 
 
 def _show(measurement: Measurement, devices: list[Device]) -> None:

@@ -25,7 +25,8 @@ class Floors:
     barrier_us: Spread
 
 
-def _timed(recording: Recording) -> int:
+def timed(recording: Recording) -> int:
+    """Nanoseconds of a submission and its wait."""
     begin = perf_counter_ns()
     recording.submit()
     recording.wait()
@@ -65,11 +66,11 @@ class FloorProbe:
     def sample(self, count: int) -> None:
         """Time each recording `count` times in a row."""
         for recording, times in zip(self._recordings, self._times, strict=True):
-            times += [_timed(recording) for _ in range(count)]
+            times += [timed(recording) for _ in range(count)]
 
     def sample_empty(self) -> None:
         """Time an empty submit alone, between steps: how fast a waiting thread wakes depends on what ran before."""
-        self._between.append(_timed(self._recordings[0]))
+        self._between.append(timed(self._recordings[0]))
 
     def floors(self, warmup: int) -> Floors:
         empty, dispatched, apart = (np.array(times[warmup:], np.float64) for times in self._times)

@@ -20,7 +20,7 @@ from uuid import uuid4
 import numpy as np
 from numpy.typing import NDArray
 
-from vkcat.device.interface import Device
+from vkcat.device.interface import Command, Device
 from vkcat.executor import Executor
 from vkcat.graph import Graph, Role
 from vkcat.model import Model
@@ -175,6 +175,11 @@ class Subject:
         if self.device.timestamps:
             self._write_inputs()
             series.kernels.append(executor.timed_step(self.graph.name))
+
+    @property
+    def commands(self) -> Sequence[Command]:
+        """Those of an even step."""
+        return self._executor.commands[self.graph.name][0]
 
     def submission(self, count: int) -> float:
         """Nanoseconds of so many steps in one submission, of a schedule that can do that."""

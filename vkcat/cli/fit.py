@@ -1,0 +1,48 @@
+"""`vkcat profile --fit`."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
+
+from vkcat.cli.console import console
+from vkcat.cli.files import write_json
+from vkcat.cli.progress import progress
+from vkcat.config import ModelConfig
+from vkcat.device.backends import open_device
+from vkcat.device.interface import Device
+from vkcat.errors import InputError, mismatch
+from vkcat.profile import costmodel
+from vkcat.profile.points import measure_points
+
+
+def several_steps_device(backends: Sequence[str], device: str | None) -> Device:
+    """The device of the one backend, which must be able to put several steps into a submission. Raises `InputError`."""
+    opened = open_device(backends[0], device)
+    if len(backends) == 1 and opened.rewrites:
+        return opened
+    opened.close()
+    expected = "one backend that can put several steps into a submission"
+    raise InputError(mismatch("--backend", expected, ", ".join(backends), "see --backend vulkan"))
+
+
+def fit_costs(
+    device: Device, config: ModelConfig, graph: str, batch: int, warmup: int, runs: int, json_path: Path | None
+) -> None:
+    """Measure, fit, and print what a submission's parts cost."""
+    with progress("rounds", warmup + runs) as advance:
+        points, step = measure_points(
+            device, config, graph=graph, batch=batch, warmup=warmup, runs=runs, advance=advance
+        )
+    found = costmodel.fit(points, step)
+    out = console()
+    out.print(f"device: {device.info.name} ({device.info.kind}), driver: {device.info.driver}")
+    out.print(f"step: {graph}, batch {batch}; {warmup} warm-up rounds, {runs} measured, of {len(points)} points")
+    for table in costmodel.tables(found):
+        out.print(table)
+    out.print(costmodel.NOTE)
+    out.print(costmodel.verdict(found))
+    if json_path:
+        about = {"device": dataclasses.asdict(device.info), "graph": graph, "batch": batch, "runs": runs}
+        write_json(json_path, {"configuration": config.name} | about | costmodel.as_json(found))
