@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from vkcat.cli import cli
-from vkcat.profile import compare
+from vkcat.profile import bootstrap
 from vkcat.profile.compare import FASTER, FEW, NONE, SLOWER, compared
 from vkcat.profile.samples import Series
 
@@ -22,7 +22,7 @@ ROUNDS, TRIALS = 200, 150
 @pytest.fixture(autouse=True)
 def _fewer_resamples(monkeypatch: pytest.MonkeyPatch) -> None:
     """Enough for an interval's ends, and quick."""
-    monkeypatch.setattr(compare, "RESAMPLES", 600)
+    monkeypatch.setattr(bootstrap, "RESAMPLES", 600)
 
 
 def _series(times: Any) -> Series:
@@ -159,7 +159,7 @@ def test_a_schedule_that_is_not_there(tmp_path: Path) -> None:
 def test_a_model_or_files(tmp_path: Path) -> None:
     a = _file(tmp_path / "a.json")
     assert (
-        "expected a model or --compare, got both"
+        "expected --compare alone, got a model"
         in CliRunner().invoke(cli, ["profile", "--compare", a, a, str(tmp_path)]).output
     )
     assert "expected a model, or --compare" in CliRunner().invoke(cli, ["profile"]).output

@@ -124,6 +124,6 @@ def test_command(g2p: Path, tmp_path: Path) -> None:
 @pytest.mark.skipif(not HAS_KOMPUTE, reason="kp is not installed")
 def test_a_backend_that_cannot(g2p: Path) -> None:
     done = CliRunner().invoke(cli, ["profile", str(g2p), "--fit", "--backend", "kompute", "--device", "llvmpipe"])
-    assert "--backend: expected one backend that can put several steps into a submission, got kompute" in str(
+    assert "--backend: expected a backend that can put several steps into a submission, got kompute" in str(
         done.exception
     )

@@ -3,28 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
 from pathlib import Path
 
 from vkcat.cli.console import console
 from vkcat.cli.files import write_json
 from vkcat.cli.progress import progress
 from vkcat.config import ModelConfig
-from vkcat.device.backends import open_device
 from vkcat.device.interface import Device
-from vkcat.errors import InputError, mismatch
 from vkcat.profile import costmodel
 from vkcat.profile.points import measure_points
-
-
-def several_steps_device(backends: Sequence[str], device: str | None) -> Device:
-    """The device of the one backend, which must be able to put several steps into a submission. Raises `InputError`."""
-    opened = open_device(backends[0], device)
-    if len(backends) == 1 and opened.rewrites:
-        return opened
-    opened.close()
-    expected = "one backend that can put several steps into a submission"
-    raise InputError(mismatch("--backend", expected, ", ".join(backends), "see --backend vulkan"))
 
 
 def fit_costs(

@@ -11,13 +11,16 @@ from vkcat.cli import options
 from vkcat.cli.compare import compare_profiles
 from vkcat.cli.console import console
 from vkcat.cli.files import write_json
-from vkcat.cli.fit import fit_costs, several_steps_device
+from vkcat.cli.fit import fit_costs
+from vkcat.cli.opening import one_device
 from vkcat.cli.progress import progress
+from vkcat.cli.sweep import sweep_sizes
 from vkcat.device.backends import BACKENDS, open_device
 from vkcat.device.interface import Device
 from vkcat.errors import InputError, mismatch
 from vkcat.model import build
 from vkcat.profile import Measurement, measure, report
+from vkcat.profile.sweep import AXES, STEPS, parse_axis
 from vkcat.schedules import SCHEDULES
 from vkcat.stored import read_model
 
@@ -46,6 +49,11 @@ RUNS, ROUNDS = 200, 40
     is_flag=True,
     help="Fit what a submission, a dispatch, a barrier, bytes and operations cost, with its error.",
 )
+@click.option(
+    "--sweep",
+    metavar="AXIS=N,N...",
+    help=f"Time the model, with random weights, at several sizes: {', '.join(AXES)}; and how its time grows with them.",
+)
 @options.json_file
 def profile(
     model: Path | None,
@@ -58,6 +66,7 @@ def profile(
     warmup: int,
     compare: tuple[str, str] | None,
     fit: bool,
+    sweep: str | None,
     json_path: Path | None,
 ) -> None:
     """Time a model's step: dispatch, submit and wait against kernel time.
@@ -67,22 +76,41 @@ def profile(
     """
     options.check_results(json_path)
     if compare:
-        if model:
-            raise click.UsageError("expected a model or --compare, got both")
+        if model or fit or sweep:
+            raise click.UsageError("expected --compare alone, got a model, --fit or --sweep too")
         compare_profiles(*compare, json_path)
         return
     if not model:
         raise click.UsageError("expected a model, or --compare with two files of --json")
     schedules = options.choices(schedule, SCHEDULES, "--schedule")
     backends = options.choices(backend, tuple(BACKENDS), "--backend")
+    if fit and sweep:
+        raise click.UsageError("expected --fit or --sweep, got both")
+    swept = parse_axis(sweep) if sweep else None
     stored = read_model(model)
     built = build(stored.config, batch)
     chosen = graph or list(built.graphs)[-1]
     if chosen not in built.graphs:
         raise InputError(mismatch("--graph", f"one of {', '.join(built.graphs)}", repr(graph)))
     if fit:
-        with closing(several_steps_device(backends, device)) as opened:
+        with closing(one_device(backends, device, several_steps=True)) as opened:
             fit_costs(opened, stored.config, chosen, batch, warmup, runs or ROUNDS, json_path)
+        return
+    if swept:
+        axis, values = swept
+        with closing(one_device(backends, device, several_steps=axis == STEPS)) as opened:
+            sweep_sizes(
+                opened,
+                stored.config,
+                schedules,
+                axis,
+                values,
+                graph=chosen,
+                batch=batch,
+                warmup=warmup,
+                runs=runs or ROUNDS,
+                json_path=json_path,
+            )
         return
     runs = runs or RUNS
     with ExitStack() as stack:

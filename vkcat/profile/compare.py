@@ -1,32 +1,23 @@
 """Two profiles against each other: which differences are a change, and which are noise.
 
 The ratio is that of the medians, B over A; when both were measured in one run, where they took turns, the median of the
-rounds' own ratios. Its interval is a bootstrap over blocks of rounds, as neighbours in time are alike.
-
-Sources: Efron and Tibshirani, An Introduction to the Bootstrap, 1993, chapters 8 and 13; Hesterberg, What Teachers
-Should Know About the Bootstrap, The American Statistician 69, 2015 (percentiles expanded for small samples); Abramowitz
-and Stegun, Handbook of Mathematical Functions, 26.7.5 (quantiles of t).
+rounds' own ratios.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from statistics import NormalDist
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from rich.table import Table
 
+from vkcat.profile.bootstrap import SEED, interval, medians
 from vkcat.profile.layout import titled
-from vkcat.profile.samples import BLOCK, CONTROL, WHOLE_STEP, Profiled, Series
+from vkcat.profile.samples import CONTROL, WHOLE_STEP, Profiled, Series
 
-Array = NDArray[np.float64]
-
-RESAMPLES, SEED, CONFIDENCE = 2000, 0, 0.95
 LEAST = 20
 """Rounds below which nothing is said."""
 
@@ -73,35 +64,16 @@ def compared(a: Series, b: Series, *, paired: bool) -> Change:
     if paired:
         count = min(len(first), len(second))
         ratios = second[:count] / first[:count]
-        ratio, (resampled, blocks) = np.median(ratios), _medians(ratios, rng)
+        ratio, (resampled, blocks) = np.median(ratios), medians(ratios[:, None], rng)
     else:
         ratio = np.median(second) / np.median(first)
-        (below, m), (above, n) = _medians(first, rng), _medians(second, rng)
+        (below, m), (above, n) = medians(first[:, None], rng), medians(second[:, None], rng)
         resampled, blocks = above / below, min(m, n)
-    low, high = _interval(resampled, blocks)
+    low, high = interval(resampled, blocks)
     few = min(len(first), len(second)) < LEAST
     verdict = FEW if few else FASTER if high < 1 else SLOWER if low > 1 else NONE
-    medians = float(np.median(first)), float(np.median(second))
-    return Change(b.schedule, b.backend, b.name, *medians, float(ratio), low, high, paired, verdict)
-
-
-def _medians(values: Array, rng: np.random.Generator) -> tuple[Array, int]:
-    """The median of each of many resamples of whole blocks, and how many blocks there are."""
-    # At least five blocks, or a resample would often be nearly the series itself.
-    block = min(BLOCK, max(len(values) // 5, 1))
-    blocks = values[: len(values) // block * block].reshape(-1, block)
-    at = rng.integers(0, len(blocks), (RESAMPLES, len(blocks)))
-    return np.asarray(np.median(blocks[at].reshape(RESAMPLES, -1), axis=1)), len(blocks)
-
-
-def _interval(resampled: Array, blocks: int) -> tuple[float, float]:
-    """Percentiles further out than those of 95%, by Student's t and the variance that few blocks lack."""
-    normal, freedom = NormalDist(), max(blocks - 1, 1)
-    z = normal.inv_cdf((1 + CONFIDENCE) / 2)
-    t = z + (z**3 + z) / (4 * freedom) + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * freedom**2)
-    tail = 100 * normal.cdf(-t * math.sqrt(blocks / freedom))
-    low, high = np.percentile(resampled, [tail, 100 - tail])
-    return float(low), float(high)
+    times = float(np.median(first)), float(np.median(second))
+    return Change(b.schedule, b.backend, b.name, *times, float(ratio), low, high, paired, verdict)
 
 
 def compare(a: Profiled, b: Profiled) -> Comparison:
