@@ -71,8 +71,8 @@ def profile(
 ) -> None:
     """Time a model's step: dispatch, submit and wait against kernel time.
 
-    Schedules, backends and the device's floors take turns. Kernel times come from GPU timestamps, which
-    only the vulkan backend has.
+    Schedules, backends and the device's floors and ceilings take turns. Kernel times come from GPU timestamps, which
+    only the vulkan backend has. docs/profiling.md says what each figure includes.
     """
     options.check_results(json_path)
     if compare:
