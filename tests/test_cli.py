@@ -304,6 +304,10 @@ def test_profile_json(g2p: Path, tmp_path: Path, backends: str) -> None:
         operations = 1e3 * roof["gflops"] * kernel["time_us"]["median"]
         assert operations == pytest.approx(kernel["operations_per_step"])
     assert [(one["backend"], one["schedule"]) for one in value["outside"]] == [n for n in names if n[0] == "vulkan"]
+    [whole] = value["step_roofline"]
+    assert whole["gbytes_per_s"] == pytest.approx(
+        1e-3 * value["bytes_per_step"] / value["outside"][0]["device_us"]["median"]
+    )
     for one in value["outside"]:
         assert 0 < one["device_us"]["median"] < 5 * replay["step_us"]["median"]
     assert all(len(one["us"]) == 20 for one in value["samples"] if one["schedule"] != "control")

@@ -156,10 +156,16 @@ def test_a_schedule_that_is_not_there(tmp_path: Path) -> None:
     assert "expected one of eager, replay after the colon, got 'lazy'" in str(_compare(f"{a}:lazy", a).exception)
 
 
-def test_a_model_or_files(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("more", "given"),
+    [(["."], "MODEL"), (["--runs", "3"], "--runs"), (["--fit"], "--fit"), (["--schedule", "eager"], "--schedule")],
+)
+def test_files_alone(tmp_path: Path, more: list[str], given: str) -> None:
     a = _file(tmp_path / "a.json")
-    assert (
-        "expected --compare alone, got a model"
-        in CliRunner().invoke(cli, ["profile", "--compare", a, a, str(tmp_path)]).output
-    )
+    done = _compare(a, a, *more)
+    assert done.exit_code == 2
+    assert f"expected --compare without {given}" in done.output
+
+
+def test_a_model_or_files() -> None:
     assert "expected a model, or --compare" in CliRunner().invoke(cli, ["profile"]).output

@@ -89,20 +89,20 @@ def _truth(work: Work) -> float:
 def test_known_costs_are_found() -> None:
     step = Work(7, 5, 10**6, {"linear": 10**6, "gru_cell": 2 * 10**6})
     found = costmodel.fit(_points(0.0), step)
-    model = found.model
-    assert (model.submit_us, model.dispatch_us, model.barrier_us) == pytest.approx(
+    costs = found.costs
+    assert (costs.submit_us, costs.dispatch_us, costs.barrier_us) == pytest.approx(
         (SUBMIT, DISPATCH, BARRIER), rel=1e-3
     )
     assert found.unseen.greatest < 0.1
     assert found.unseen.points == 18
-    assert sum(found.step_us.values()) == pytest.approx(model.predict(step))
+    assert sum(found.step_us.values()) == pytest.approx(costs.predict(step))
 
 
 def test_what_was_not_seen_is_predicted_in_noise() -> None:
     found = costmodel.fit(_points(0.08), Work(1, 0))
-    assert found.model.submit_us == pytest.approx(SUBMIT, rel=0.15)
-    assert found.model.dispatch_us == pytest.approx(DISPATCH, rel=0.15)
-    worst = max(abs(found.model.predict(p.work) / _truth(p.work) - 1) for p in _points(0.0) if p.held_out)
+    assert found.costs.submit_us == pytest.approx(SUBMIT, rel=0.15)
+    assert found.costs.dispatch_us == pytest.approx(DISPATCH, rel=0.15)
+    worst = max(abs(found.costs.predict(p.work) / _truth(p.work) - 1) for p in _points(0.0) if p.held_out)
     assert worst < 0.15
     assert 1 < found.residual.median < 10
     assert costmodel.verdict(found).endswith("of 18 unseen points are within 15%")
@@ -115,8 +115,8 @@ def test_command(g2p: Path, tmp_path: Path) -> None:
     assert done.exit_code == 0, (done.output, done.exception)
     assert "unseen points are within 15%" in done.output
     value = json.loads(path.read_text())
-    assert value["model"]["submit_us"] >= 0
-    assert {"embedding", "gru_cell", "linear", "argmax"} == value["model"]["megaoperation_us"].keys()
+    assert value["costs"]["submit_us"] >= 0
+    assert {"embedding", "gru_cell", "linear", "argmax"} == value["costs"]["megaoperation_us"].keys()
     assert value["unseen"]["points"] == sum(one["held_out"] for one in value["predictions"]) == 24
     assert value["residual"]["points"] == 33
 

@@ -139,5 +139,11 @@ def test_a_kernel_that_some_sizes_lack_has_no_exponent(tmp_path: Path) -> None:
 
 def test_one_thing_at_a_time(g2p: Path) -> None:
     assert "expected --fit or --sweep, got both" in _profile(g2p, "--fit", "--sweep", "batch=1,2").output
+    assert (
+        "expected --sweep steps without --schedule"
+        in _profile(g2p, "--sweep", "steps=1,2", "--schedule", "eager").output
+    )
+    assert "expected --sweep batch without --batch" in _profile(g2p, "--sweep", "batch=1,2", "--batch", "2").output
+    assert "expected --fit without --schedule" in _profile(g2p, "--fit", "--schedule", "eager").output
     done = _profile(g2p, "--sweep", "batch=1,2", "--backend", "vulkan,kompute")
     assert "--backend: expected one backend with --fit or --sweep" in str(done.exception)

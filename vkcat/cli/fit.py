@@ -31,5 +31,11 @@ def fit_costs(
     out.print(costmodel.NOTE)
     out.print(costmodel.verdict(found))
     if json_path:
-        about = {"device": dataclasses.asdict(device.info), "graph": graph, "batch": batch, "runs": runs}
-        write_json(json_path, {"configuration": config.name} | about | costmodel.as_json(found))
+        about = {
+            "device": dataclasses.asdict(device.info),
+            "model": config.name,
+            "graph": graph,
+            "batch": batch,
+            "runs": runs,
+        }
+        write_json(json_path, about | costmodel.as_json(found))

@@ -6,6 +6,7 @@ from contextlib import ExitStack, closing
 from pathlib import Path
 
 import click
+from click.core import ParameterSource
 
 from vkcat.cli import options
 from vkcat.cli.compare import compare_profiles
@@ -20,7 +21,7 @@ from vkcat.device.interface import Device
 from vkcat.errors import InputError, mismatch
 from vkcat.model import build
 from vkcat.profile import Measurement, measure, report
-from vkcat.profile.sweep import AXES, STEPS, parse_axis
+from vkcat.profile.sweep import AXES, BATCH, STEPS, parse_axis
 from vkcat.schedules import SCHEDULES
 from vkcat.stored import read_model
 
@@ -76,8 +77,7 @@ def profile(
     """
     options.check_results(json_path)
     if compare:
-        if model or fit or sweep:
-            raise click.UsageError("expected --compare alone, got a model, --fit or --sweep too")
+        _without("--compare", "model", *(set(click.get_current_context().params) - {"model", "compare", "json_path"}))
         compare_profiles(*compare, json_path)
         return
     if not model:
@@ -87,6 +87,10 @@ def profile(
     if fit and sweep:
         raise click.UsageError("expected --fit or --sweep, got both")
     swept = parse_axis(sweep) if sweep else None
+    if fit or (swept and swept[0] == STEPS):
+        _without("--fit" if fit else f"--sweep {STEPS}", "schedule")
+    if swept and swept[0] == BATCH:
+        _without(f"--sweep {BATCH}", "batch")
     stored = read_model(model)
     built = build(stored.config, batch)
     chosen = graph or list(built.graphs)[-1]
@@ -132,6 +136,16 @@ def profile(
         _show(measurement, devices)
         if json_path:
             write_json(json_path, report.as_json(measurement, devices) | {"model": stored.config.name})
+
+
+def _without(option: str, *others: str) -> None:
+    """Raises `UsageError` when one of the others was given too: with this option it would do nothing."""
+    context = click.get_current_context()
+    sources = {name: context.get_parameter_source(name) for name in others}
+    for parameter in context.command.params:
+        if sources.get(parameter.name or "") is ParameterSource.COMMANDLINE:
+            given = "MODEL" if parameter.name == "model" else parameter.opts[-1]
+            raise click.UsageError(f"expected {option} without {given}")
 
 
 def _show(measurement: Measurement, devices: list[Device]) -> None:

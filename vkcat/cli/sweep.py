@@ -49,5 +49,5 @@ def sweep_sizes(
     for name in found.left_out:
         out.print(f"{name}: not at every size, so that it has no exponent")
     if json_path:
-        about = {"device": dataclasses.asdict(device.info), "configuration": config.name, "batch": batch}
+        about = {"device": dataclasses.asdict(device.info), "model": config.name, "batch": batch}
         write_json(json_path, about | sweep.as_json(found))

@@ -82,10 +82,10 @@ class Prediction:
 
 @dataclass(frozen=True)
 class Fit:
-    """`residual` is of the points the model was fitted to, `unseen` of those held out. `step_us` are the parts of one
+    """`residual` is of the points the costs were fitted to, `unseen` of those held out. `step_us` are the parts of one
     step of the model itself in a submission of its own."""
 
-    model: CostModel
+    costs: CostModel
     residual: Errors
     unseen: Errors
     step_us: dict[str, float]
@@ -108,15 +108,15 @@ def _row(work: Work, kernels: Sequence[str]) -> list[float]:
 
 
 def fit(points: Sequence[Point], step: Work) -> Fit:
-    """Fit the model, and hold it against every point; `step` is one step of the model itself."""
-    model = fitted(points)
-    predictions = [_prediction(model, point) for point in points]
+    """Fit the costs, and hold them against every point; `step` is one step of the model itself."""
+    costs = fitted(points)
+    predictions = [_prediction(costs, point) for point in points]
     seen, unseen = ([one for one in predictions if one.held_out is held] for held in (False, True))
-    return Fit(model, _errors(seen), _errors(unseen), model.parts(step), predictions)
+    return Fit(costs, _errors(seen), _errors(unseen), costs.parts(step), predictions)
 
 
-def _prediction(model: CostModel, point: Point) -> Prediction:
-    predicted = model.predict(point.work)
+def _prediction(costs: CostModel, point: Point) -> Prediction:
+    predicted = costs.predict(point.work)
     return Prediction(point.label, point.held_out, point.us, predicted, 100 * (predicted / point.us - 1))
 
 
@@ -133,14 +133,14 @@ def verdict(found: Fit) -> str:
 
 
 def tables(found: Fit) -> list[Table]:
-    model = found.model
+    costs = found.costs
     coefficients = titled("of", "us", title="fitted costs")
     for name, us in (
-        ("submission and wait", model.submit_us),
-        ("dispatch", model.dispatch_us),
-        ("barrier", model.barrier_us),
-        ("10^6 bytes", model.megabyte_us),
-        *((f"10^6 operations of {name}", us) for name, us in model.megaoperation_us.items()),
+        ("submission and wait", costs.submit_us),
+        ("dispatch", costs.dispatch_us),
+        ("barrier", costs.barrier_us),
+        ("10^6 bytes", costs.megabyte_us),
+        *((f"10^6 operations of {name}", us) for name, us in costs.megaoperation_us.items()),
     ):
         coefficients.add_row(name, f"{us:.4g}" if us else "0: not to be told from the others")
     whole = sum(found.step_us.values())

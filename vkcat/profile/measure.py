@@ -29,7 +29,7 @@ from vkcat.profile.ceilings import CeilingProbe, Ceilings, weight_bytes
 from vkcat.profile.floors import FloorProbe, Floors
 from vkcat.profile.roofline import Roofline, roofline
 from vkcat.profile.samples import BLOCK, WHOLE_STEP, Series, series
-from vkcat.profile.slope import Outside, SlopeProbe
+from vkcat.profile.slope import ON_DEVICE, Outside, SlopeProbe
 from vkcat.profile.spread import Spread, spread
 
 Array = NDArray[Any]
@@ -95,6 +95,7 @@ class Measurement:
     kernels: list[KernelTimes]
     ceilings: list[Ceilings]
     roofline: list[Roofline]
+    step_roofline: list[Roofline]
     outside: list[Outside]
     run: str
     samples: list[Series]
@@ -261,6 +262,15 @@ def _under(times: KernelTimes, top: Ceilings) -> Roofline:
     )
 
 
+def _step_under(graph: Graph, slope: SlopeProbe, top: Ceilings, warmup: int) -> Roofline:
+    """A whole step on the device, by its time without timestamps."""
+    nbytes, operations = (
+        sum(counts) for counts in zip(*((node.bytes_moved, node.operations) for node in graph.nodes), strict=True)
+    )
+    us = slope.device(warmup).median
+    return roofline("step", ON_DEVICE, len(graph.nodes), nbytes, operations, us, top)
+
+
 def measure(
     devices: Sequence[Device],
     model: Model,
@@ -316,6 +326,7 @@ def measure(
             kernels=kernels,
             ceilings=ceilings,
             roofline=[_under(times, top) for times in kernels for top in ceilings],
+            step_roofline=[_step_under(chosen, slope, top, warmup) for slope in slopes for top in ceilings],
             outside=[
                 slope.outside(one.schedule, one.series.step, warmup)
                 for one, _ in subjects

@@ -70,7 +70,14 @@ def tables(measurement: Measurement) -> list[Table]:
         counts = str(kernel.calls_per_step), f"{kernel.bytes_per_step:,}"
         kernels.add_row(kernel.name, kernel.schedule, *counts, str(kernel.time_us), f"{kernel.share_percent:.1f}")
     outside = [slope.table(measurement.outside)] if measurement.outside else []
-    return [floors, steps, *outside, host, kernels, *roofline.tables(measurement.ceilings, measurement.roofline)]
+    return [
+        floors,
+        steps,
+        *outside,
+        host,
+        kernels,
+        *roofline.tables(measurement.ceilings, [*measurement.roofline, *measurement.step_roofline]),
+    ]
 
 
 def as_json(measurement: Measurement, devices: Sequence[Device]) -> dict[str, Any]:

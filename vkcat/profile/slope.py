@@ -18,6 +18,8 @@ from vkcat.profile.layout import titled
 from vkcat.profile.spread import Spread, spread
 
 SEVERAL = 4
+ON_DEVICE = "on the device"
+"""In place of a schedule: a step as it is in a submission with others."""
 
 
 @dataclass(frozen=True)
@@ -47,6 +49,10 @@ class SlopeProbe:
             one = self._submission(1)
             self._slopes.append((self._submission(SEVERAL) - one) / (SEVERAL - 1))
 
+    def device(self, warmup: int) -> Spread:
+        """Microseconds of a step on the device."""
+        return spread(self._slopes[warmup:])
+
     def outside(self, schedule: str, steps: Sequence[float], warmup: int) -> Outside:
         """Of a schedule whose steps, warm-up first, were timed in the same rounds; nanoseconds."""
         whole, device = (np.asarray(times[warmup:], np.float64) for times in (steps, self._slopes))
@@ -56,7 +62,7 @@ class SlopeProbe:
 
 
 def table(found: Sequence[Outside]) -> Table:
-    made = titled("schedule", "backend", "on the device", "outside", "%", title="step without timestamps, us")
+    made = titled("schedule", "backend", ON_DEVICE, "outside", "%", title="step without timestamps, us")
     for one in found:
         made.add_row(one.schedule, one.backend, str(one.device_us), str(one.outside_us), f"{one.outside_percent:.1f}")
     return made
