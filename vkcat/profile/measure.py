@@ -271,6 +271,24 @@ def _step_under(graph: Graph, slope: SlopeProbe, top: Ceilings, warmup: int) -> 
     return roofline("step", ON_DEVICE, len(graph.nodes), nbytes, operations, us, top)
 
 
+def _take_turns(
+    subjects: Sequence[tuple[Subject, FloorProbe]],
+    parts: Sequence[_Sampled],
+    rounds: int,
+    advance: Callable[[int], None],
+) -> None:
+    """Blocks of a few rounds of each, until each has had all."""
+    for at in range(0, rounds, BLOCK):
+        count = min(BLOCK, rounds - at)
+        for part in parts:
+            part.sample(count)
+        for subject, probe in subjects:
+            for _ in range(count):
+                subject.sample()
+                probe.sample_empty()
+        advance(count)
+
+
 def measure(
     devices: Sequence[Device],
     model: Model,
@@ -303,16 +321,7 @@ def measure(
             SlopeProbe(device.backend, subject(device, "unrolled").submission) for device in devices if device.rewrites
         ]
         peaks = [kept(CeilingProbe(device, weight_bytes(chosen))) for device in devices if device.timestamps]
-        for at in range(0, warmup + runs, BLOCK):
-            count = min(BLOCK, warmup + runs - at)
-            parts: list[_Sampled] = [*probes, *slopes, *peaks]
-            for part in parts:
-                part.sample(count)
-            for one, probe in subjects:
-                for _ in range(count):
-                    one.sample()
-                    probe.sample_empty()
-            advance(count)
+        _take_turns(subjects, [*probes, *slopes, *peaks], warmup + runs, advance)
         ceilings = [peak.ceilings(warmup) for peak in peaks]
         kernels = [times for one, _ in subjects for times in one.kernels(warmup)]
         return Measurement(
