@@ -296,6 +296,24 @@ def test_profile_json(g2p: Path, tmp_path: Path, backends: str) -> None:
     assert replay["record_us"]["median"] == 0
     assert 0 < replay["kernel_us"]["median"] < replay["step_us"]["p95"]
     assert {k["name"] for k in value["kernels"]} == {"embedding", "gru_cell", "linear", "argmax"}
+    assert [top["backend"] for top in value["ceilings"]] == ["vulkan"]
+    named = [(kernel["name"], kernel["schedule"]) for kernel in value["kernels"]]
+    assert [(roof["name"], roof["schedule"]) for roof in value["roofline"]] == named
+    for kernel, roof in zip(value["kernels"], value["roofline"], strict=True):
+        assert roof["ceiling"] in ("read", "multiply-add", "dispatch")
+        operations = 1e3 * roof["gflops"] * kernel["time_us"]["median"]
+        assert operations == pytest.approx(kernel["operations_per_step"])
+    assert [(one["backend"], one["schedule"]) for one in value["outside"]] == [n for n in names if n[0] == "vulkan"]
+    [whole] = value["step_roofline"]
+    assert whole["gbytes_per_s"] == pytest.approx(
+        1e-3 * value["bytes_per_step"] / value["outside"][0]["device_us"]["median"]
+    )
+    for one in value["outside"]:
+        assert 0 < one["device_us"]["median"] < 5 * replay["step_us"]["median"]
+    assert all(len(one["us"]) == 20 for one in value["samples"] if one["schedule"] != "control")
+    compared = CliRunner().invoke(cli, ["profile", "--compare", f"{path}:eager", f"{path}:replay"])
+    assert compared.exit_code == 0, (compared.output, compared.exception)
+    assert "paired" in compared.output
 
 
 def test_profile_of_an_unknown_schedule(g2p: Path) -> None:

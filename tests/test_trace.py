@@ -125,7 +125,7 @@ def test_many_steps_in_a_submission(tmp_path: Path) -> None:
     trace = _traced(model, "lavapipe", tmp_path / "t.json", "--schedule", "unrolled")
     _check_nesting(trace)
     _check_order(trace)
-    samples = [event for event in trace["traceEvents"] if event["name"] == "sample"]
+    samples = [event for event in trace["traceEvents"] if event["name"] == "sample_embedding"]
     assert len(samples) > 2 * STEPS
     assert len(_host(trace, 1, "submit")) == STEPS
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from vkcat.kernel import Array, Arrays, Part
+from vkcat.kernel import Array, Arrays, Part, Sizes, resolved
 
 
 def composed(parts: Sequence[Part], written: Sequence[str]) -> Callable[[Arrays], dict[str, Array]]:
@@ -19,6 +19,25 @@ def composed(parts: Sequence[Part], written: Sequence[str]) -> Callable[[Arrays]
         return {name: values[name] for name in written}
 
     return reference
+
+
+def composed_operations(
+    parts: Sequence[Part], shapes: Mapping[str, str]
+) -> Callable[[Sizes, Mapping[str, float]], int]:
+    """The parts' operations together, at the sizes of the fused kernel with these shapes."""
+
+    def operations(sizes: Sizes, attributes: Mapping[str, float]) -> int:
+        known = {name: resolved(symbols, sizes) for name, symbols in shapes.items()}
+        count = 0
+        for part in parts:
+            kernel = part.kernel
+            inputs = {name: known[part.outer(name)] for name in kernel.shapes if part.outer(name) in known}
+            own = kernel.sizes(inputs)
+            count += kernel.operations(own, attributes)
+            known |= {part.outer(name): kernel.shape(name, own) for name in kernel.outputs}
+        return count
+
+    return operations
 
 
 def run_part(part: Part, values: Arrays) -> dict[str, Array]:

@@ -100,6 +100,11 @@ class Node:
         """Bytes between memory and the kernel at most."""
         return sum(np.dtype(self.tensors[name].dtype).itemsize * count for name, count in self.moved.items())
 
+    @property
+    def operations(self) -> int:
+        """Floating-point operations at most; see `vkcat.kernel.Kernel`."""
+        return self.kernel.operations(self.sizes, self.attributes)
+
 
 @dataclass(eq=False)
 class Graph:

@@ -104,7 +104,9 @@ class Kernel:
 
     `updates` are inputs that are changed in place: the reference returns them as they are after. `packed` are the
     matrices that may be float16. `moved` tells, of bindings that are not read or written as a whole, how many elements
-    go either way at most.
+    go either way at most. `operations` counts, from sizes and attributes, the floating-point operations of the
+    formula at most: a multiply-add is two, any other sum, product, quotient, greatest of two, or function of a number
+    one; work on integers, signs and copies is none.
 
     A fused kernel has `parts`, in the order of a graph that it stands for; it does so where it `fits` the sizes.
     """
@@ -117,6 +119,7 @@ class Kernel:
     why: str
     launch: Callable[[Sizes, Tiling], Launch]
     inputs: Callable[[np.random.Generator, Case], dict[str, Array]]
+    operations: Callable[[Sizes, Mapping[str, float]], int]
     cases: tuple[Case, ...]
     attributes: tuple[str, ...] = ()
     updates: tuple[str, ...] = ()
@@ -167,12 +170,12 @@ class Kernel:
                 factor, name = _dimension(symbol)
                 known = sizes.setdefault(name, length // factor)
                 if known * factor != length:
-                    raise ShapeError(mismatch(f"{self.name}: {binding}", _resolved(symbols, sizes), shape))
+                    raise ShapeError(mismatch(f"{self.name}: {binding}", resolved(symbols, sizes), shape))
         return sizes
 
     def shape(self, binding: str, sizes: Sizes) -> tuple[int, ...]:
         """Shape of a binding at the given sizes."""
-        return _resolved(self.shapes[binding], sizes)
+        return resolved(self.shapes[binding], sizes)
 
 
 @lru_cache(maxsize=None)
@@ -183,7 +186,8 @@ def _dimension(symbol: str) -> tuple[int, str]:
     return int(match[1] or 1), match[2]
 
 
-def _resolved(symbols: str, sizes: Sizes) -> tuple[int, ...]:
+def resolved(symbols: str, sizes: Sizes) -> tuple[int, ...]:
+    """A symbolic shape at these sizes, of those of its dimensions that they have."""
     pairs = [_dimension(symbol) for symbol in symbols.split()]
     return tuple(factor * sizes[name] for factor, name in pairs if name in sizes)
 

@@ -58,6 +58,7 @@ KERNEL = Kernel(
     why="half of min(n, 8 sqrt n) u for the sum of squares, 8 u for the rest; counts are exact",
     launch=launch,
     inputs=inputs,
+    operations=lambda sizes, attributes: sizes["B"] * (3 * sizes["D"] + 2),
     cases=(
         Case({"B": 1, "D": 1}),
         Case({"B": 3, "D": 63}, seed=1),

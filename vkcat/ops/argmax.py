@@ -61,6 +61,7 @@ KERNEL = Kernel(
     why="an index is exact",
     launch=launch,
     inputs=inputs,
+    operations=lambda sizes, attributes: sizes["B"] * sizes["V"],
     cases=(
         Case({"B": 1, "V": 1}),
         Case({"B": 1, "V": 74}, seed=1),

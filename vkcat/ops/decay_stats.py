@@ -13,11 +13,13 @@ g is `vkcat.ops.delta_memory`'s.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 
 from vkcat.errors import ShapeError, mismatch
 from vkcat.kernel import UNIT_ROUNDOFF, Array, Arrays, Case, Kernel, Launch, Sizes, dot_error
-from vkcat.ops.delta_memory import decay_error, log_decay
+from vkcat.ops.delta_memory import decay_error, decay_operations, log_decay
 from vkcat.tiling import Tiling
 
 
@@ -45,6 +47,12 @@ def launch(sizes: Sizes, tiling: Tiling) -> Launch:
     return Launch(workgroups=(sizes["B"], 1, 1))
 
 
+def operations(sizes: Sizes, attributes: Mapping[str, float]) -> int:
+    """A head's rate; the decay, its exp and three reductions of it; the mean's division."""
+    B, R, N = (sizes[name] for name in "BRN")
+    return B * (R * (4 + decay_operations(attributes)) + 1) + N
+
+
 def inputs(rng: np.random.Generator, case: Case) -> dict[str, Array]:
     z = case.scale * rng.standard_normal((case.sizes["B"], case.sizes["R"]))
     return {"z": z.astype(np.float32), "a": rng.uniform(-1, 1, case.sizes["N"]).astype(np.float32)}
@@ -62,6 +70,7 @@ KERNEL = Kernel(
     why="exp and log as Vulkan allows, and the sum's rounding",
     launch=launch,
     inputs=inputs,
+    operations=operations,
     cases=(
         Case({"B": 1, "R": 1, "N": 1}, attributes=_PLAIN),
         Case({"B": 3, "R": 63, "N": 3}, seed=1, attributes=_PLAIN),

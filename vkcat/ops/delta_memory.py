@@ -24,6 +24,7 @@ K is at most 1024.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -52,6 +53,11 @@ def log_decay(t: Arrays) -> Array:
     if t["bounded"]:
         return np.asarray(-5 * sigmoid(rate * z))
     return np.asarray(-rate * np.logaddexp(0, z))
+
+
+def decay_operations(attributes: Mapping[str, float]) -> int:
+    """Floating-point operations of one channel in `log_decay`; the rate is one more a head."""
+    return 3 if attributes["bounded"] else 2
 
 
 def _parts(t: Arrays) -> dict[str, Array]:
@@ -129,6 +135,12 @@ def launch(sizes: Sizes, tiling: Tiling) -> Launch:
     return Launch(workgroups=(sizes["B"], N, 1))
 
 
+def operations(sizes: Sizes, attributes: Mapping[str, float]) -> int:
+    """Of a head: seven an element of S, eight a channel of q, k and the decay and its formula's own, five besides."""
+    B, R, P, V, N = (sizes[name] for name in "BRPVN")
+    return B * (7 * R * V + 2 * P + R * (8 + decay_operations(attributes)) + 5 * N) + N
+
+
 def inputs(rng: np.random.Generator, case: Case) -> dict[str, Array]:
     B, R, P, V, N = (case.sizes[name] for name in "BRPVN")
     mode = draw_modes(rng, B)
@@ -172,6 +184,7 @@ KERNEL = Kernel(
     why="every rounding propagated to first order; exp and log as Vulkan allows",
     launch=launch,
     inputs=inputs,
+    operations=operations,
     cases=(
         Case({"B": 2, "R": 1, "P": 1, "V": 1, "N": 1}, attributes=_PLAIN),
         Case({"B": 4, "R": 63, "P": 3, "V": 1, "N": 3}, seed=1, attributes=_PLAIN),

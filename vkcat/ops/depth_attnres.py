@@ -99,6 +99,12 @@ def moved(sizes: Sizes, attributes: Mapping[str, float]) -> dict[str, int]:
     return {"sources": sizes["B"] * sizes["D"] * passes}
 
 
+def operations(sizes: Sizes, attributes: Mapping[str, float]) -> int:
+    """Of a source: six a channel for score and mix, nine for its weight. Then the residual stream and the gate."""
+    B, D, live = sizes["B"], sizes["D"], int(attributes["at"]) + 1
+    return B * (live * (6 * D + 9) + D * (4 if attributes["fresh"] else 5))
+
+
 def inputs(rng: np.random.Generator, case: Case) -> dict[str, Array]:
     B, J, D = (case.sizes[name] for name in "BJD")
     last = int(case.attributes["at"])
@@ -141,6 +147,7 @@ KERNEL = Kernel(
     why="scores' rounding through exp, and the sums'",
     launch=launch,
     inputs=inputs,
+    operations=operations,
     moved=moved,
     cases=(
         Case({"B": 1, "J": 1, "D": 1, "O": 1}, seed=1, attributes=_attributes(0, True)),

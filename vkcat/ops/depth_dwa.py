@@ -79,6 +79,7 @@ KERNEL = Kernel(
     why="one rounding of the newest source, and the sum's",
     launch=launch,
     inputs=inputs,
+    operations=lambda sizes, attributes: sizes["B"] * sizes["D"] * (2 * int(attributes["at"]) + 3),
     moved=moved,
     cases=(
         Case({"B": 1, "J": 1, "D": 1}, attributes={"at": 0}),

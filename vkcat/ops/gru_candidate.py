@@ -9,6 +9,8 @@ from `gru_gates`. Shapes as in `gru_cell`; only the last H rows of the weights a
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 
 from vkcat.kernel import Array, Arrays, Case, Kernel, Launch, Sizes
@@ -45,6 +47,12 @@ def launch(sizes: Sizes, tiling: Tiling) -> Launch:
     return Launch(invocations=(sizes["H"], sizes["B"], 1))
 
 
+def operations(sizes: Sizes, attributes: Mapping[str, float]) -> int:
+    """Two products' rows, three sums and a tanh, the update four."""
+    B, I, H = (sizes[name] for name in "BIH")
+    return B * H * (2 * (I + H) + 4 + 4)
+
+
 def inputs(rng: np.random.Generator, case: Case) -> dict[str, Array]:
     t = gru_cell.inputs(rng, case)
     shape = t["h"].shape
@@ -74,6 +82,7 @@ KERNEL = Kernel(
     why="the products' rounding through a monotone gate, 16 u a gate",
     launch=launch,
     inputs=inputs,
+    operations=operations,
     packed=("w_ih", "w_hh"),
     cases=gru_cell.CASES,
 )

@@ -20,7 +20,7 @@ Source: Cho et al., arXiv 1406.1078, in the variant of torch.nn.GRU, cuDNN and O
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
@@ -89,6 +89,12 @@ def launch(sizes: Sizes, tiling: Tiling) -> Launch:
     return Launch.of_products(sizes["H"], sizes["B"], tiling)
 
 
+def operations(sizes: Sizes, attributes: Mapping[str, float]) -> int:
+    """Six products' rows with their biases; r and z two each, n three, the update four."""
+    B, I, H = (sizes[name] for name in "BIH")
+    return B * H * (6 * (I + H) + 6 + 11)
+
+
 def inputs(rng: np.random.Generator, case: Case) -> dict[str, Array]:
     B, I, H = (case.sizes[name] for name in "BIH")
     mode = draw_modes(rng, B)
@@ -137,6 +143,7 @@ KERNEL = Kernel(
     launch=launch,
     inputs=inputs,
     tiling=products("H", 3),
+    operations=operations,
     packed=("w_ih", "w_hh"),
     cases=CASES,
 )

@@ -10,6 +10,8 @@ other half. Shapes as in `gru_cell`; z and rh are (B, H). Only the first 2H rows
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 
 from vkcat.kernel import UNIT_ROUNDOFF, Array, Arrays, Kernel, Launch, Sizes
@@ -37,6 +39,12 @@ def launch(sizes: Sizes, tiling: Tiling) -> Launch:
     return Launch(invocations=(sizes["H"], sizes["B"], 1))
 
 
+def operations(sizes: Sizes, attributes: Mapping[str, float]) -> int:
+    """Four products' rows with their biases; z two, r * h three."""
+    B, I, H = (sizes[name] for name in "BIH")
+    return B * H * (4 * (I + H) + 4 + 5)
+
+
 KERNEL = Kernel(
     name="gru_gates",
     shapes={
@@ -56,6 +64,7 @@ KERNEL = Kernel(
     why="the products' rounding through monotone gates, 16 u a gate",
     launch=launch,
     inputs=gru_cell.inputs,
+    operations=operations,
     packed=("w_ih", "w_hh"),
     cases=gru_cell.CASES,
 )

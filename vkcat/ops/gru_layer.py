@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from vkcat.composed import composed
+from vkcat.composed import composed, composed_operations
 from vkcat.kernel import Array, Arrays, Case, Kernel, Launch, Part, Sizes, products
 from vkcat.ops import add, norm_gru_cell
 from vkcat.tiling import Tiling
@@ -39,26 +39,29 @@ def inputs(rng: np.random.Generator, case: Case) -> dict[str, Array]:
     return norm_gru_cell.inputs(rng, Case(sizes, scale=case.scale))
 
 
+SHAPES = {
+    "x": "B H",
+    "gain": "H",
+    "h": "B H",
+    "w_ih": "3H H",
+    "w_hh": "3H H",
+    "b_ih": "3H",
+    "b_hh": "3H",
+    "mode": "B",
+    "h_next": "B H",
+    "total": "B H",
+}
+
 KERNEL = Kernel(
     name="gru_layer",
-    shapes={
-        "x": "B H",
-        "gain": "H",
-        "h": "B H",
-        "w_ih": "3H H",
-        "w_hh": "3H H",
-        "b_ih": "3H",
-        "b_hh": "3H",
-        "mode": "B",
-        "h_next": "B H",
-        "total": "B H",
-    },
+    shapes=SHAPES,
     outputs=("h_next", "total"),
     reference=_reference,
     bound=bound,
     why="norm_gru_cell's and one rounding",
     launch=launch,
     inputs=inputs,
+    operations=composed_operations(PARTS, SHAPES),
     attributes=("eps",),
     tiling=products("H", 3),
     packed=("w_ih", "w_hh"),

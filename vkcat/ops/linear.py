@@ -48,6 +48,7 @@ KERNEL = Kernel(
     launch=launch,
     inputs=inputs,
     tiling=products("N", 1),
+    operations=lambda sizes, attributes: sizes["B"] * sizes["N"] * (2 * sizes["K"] + 1),
     packed=("w",),
     cases=(
         Case({"B": 1, "N": 1, "K": 1}),

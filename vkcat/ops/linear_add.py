@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from vkcat.composed import composed
+from vkcat.composed import composed, composed_operations
 from vkcat.kernel import Array, Arrays, Case, Kernel, Launch, Part, Sizes, products
 from vkcat.ops import add, linear
 from vkcat.tiling import Tiling
@@ -34,15 +34,18 @@ def inputs(rng: np.random.Generator, case: Case) -> dict[str, Array]:
     return {**linear.inputs(rng, case), "base": rng.standard_normal((B, N)).astype(np.float32)}
 
 
+SHAPES = {"x": "B K", "w": "N K", "bias": "N", "base": "B N", "y": "B N", "total": "B N"}
+
 KERNEL = Kernel(
     name="linear_add",
-    shapes={"x": "B K", "w": "N K", "bias": "N", "base": "B N", "y": "B N", "total": "B N"},
+    shapes=SHAPES,
     outputs=("y", "total"),
     reference=composed(PARTS, ("y", "total")),
     bound=bound,
     why="linear's and one rounding",
     launch=launch,
     inputs=inputs,
+    operations=composed_operations(PARTS, SHAPES),
     tiling=products("N", 1),
     packed=("w",),
     parts=PARTS,

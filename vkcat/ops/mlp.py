@@ -15,10 +15,12 @@ Sources: Shazeer, GLU Variants Improve Transformer, arXiv 2002.05202 (SwiGLU); t
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 
 from vkcat.kernel import Array, Arrays, Case, Kernel, Launch, Sizes, dot_error, products
-from vkcat.ops.gates import gated, gated_error
+from vkcat.ops.gates import gated, gated_error, gated_operations
 from vkcat.tiling import Tiling
 
 
@@ -46,6 +48,12 @@ def launch(sizes: Sizes, tiling: Tiling) -> Launch:
     return Launch.of_products(sizes["M"], sizes["B"], tiling)
 
 
+def operations(sizes: Sizes, attributes: Mapping[str, float]) -> int:
+    """Two products' rows, and the gates."""
+    B, D, M = (sizes[name] for name in "BDM")
+    return B * M * (4 * D + gated_operations(attributes))
+
+
 def inputs(rng: np.random.Generator, case: Case) -> dict[str, Array]:
     B, D, M = (case.sizes[name] for name in "BDM")
     return {
@@ -67,6 +75,7 @@ KERNEL = Kernel(
     launch=launch,
     inputs=inputs,
     tiling=products("M", 2),
+    operations=operations,
     packed=("w_in",),
     cases=(
         Case({"B": 1, "D": 1, "M": 1}, attributes=_SILU),

@@ -49,6 +49,7 @@ KERNEL = Kernel(
     why="three roundings",
     launch=launch,
     inputs=inputs,
+    operations=lambda sizes, attributes: 3 * sizes["B"] * sizes["D"],
     cases=(
         Case({"B": 2, "D": 1}),
         Case({"B": 3, "D": 63}, seed=1),

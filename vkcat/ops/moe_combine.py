@@ -47,6 +47,7 @@ KERNEL = Kernel(
     why="S u sum|w||y|",
     launch=launch,
     inputs=inputs,
+    operations=lambda sizes, attributes: 2 * sizes["B"] * sizes["S"] * sizes["D"],
     cases=(
         Case({"B": 1, "S": 1, "D": 1}),
         Case({"B": 3, "S": 2, "D": 63}, seed=1),

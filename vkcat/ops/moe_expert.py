@@ -24,7 +24,7 @@ import numpy as np
 
 from vkcat.errors import ShapeError, mismatch
 from vkcat.kernel import Array, Arrays, Case, Kernel, Launch, Sizes, dot_error
-from vkcat.ops.gates import gated, gated_error
+from vkcat.ops.gates import gated, gated_error, gated_operations
 from vkcat.tiling import Tiling
 
 WIDEST = 2048
@@ -67,6 +67,12 @@ def moved(sizes: Sizes, attributes: Mapping[str, float]) -> dict[str, int]:
     return {"w_in": 2 * one, "w_out": one}
 
 
+def operations(sizes: Sizes, attributes: Mapping[str, float]) -> int:
+    """Three products of D and M for each choice, and the gates."""
+    B, S, D, M = (sizes[name] for name in "BSDM")
+    return B * S * M * (6 * D + gated_operations(attributes))
+
+
 def inputs(rng: np.random.Generator, case: Case) -> dict[str, Array]:
     B, S, E, D, M = (case.sizes[name] for name in "BSEDM")
     index = rng.integers(0, E, (B, S), dtype=np.uint32)
@@ -93,6 +99,7 @@ KERNEL = Kernel(
     why="both products' rounding through gates of slope 1.1, 16 u a gate",
     launch=launch,
     inputs=inputs,
+    operations=operations,
     packed=("w_in", "w_out"),
     moved=moved,
     cases=(

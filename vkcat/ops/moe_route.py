@@ -20,6 +20,8 @@ gradient.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 
 from vkcat.errors import ShapeError, mismatch
@@ -36,6 +38,11 @@ def scores(t: Arrays) -> Array:
         return sigmoid(t["logits"])
     weights = np.exp(t["logits"] - t["logits"].max(axis=1, keepdims=True))
     return np.asarray(weights / weights.sum(axis=1, keepdims=True))
+
+
+def score_operations(experts: int, attributes: Mapping[str, float]) -> int:
+    """Floating-point operations of a token's `scores`."""
+    return (5 if attributes["softmax"] else 1) * experts
 
 
 def reference(t: Arrays) -> dict[str, Array]:
@@ -69,6 +76,12 @@ def launch(sizes: Sizes, tiling: Tiling) -> Launch:
     return Launch(invocations=(sizes["B"], 1, 1))
 
 
+def operations(sizes: Sizes, attributes: Mapping[str, float]) -> int:
+    """The scores, the bias, and a comparison an expert for each choice; weights made to sum to one."""
+    B, E, S = (sizes[name] for name in "BES")
+    return B * (score_operations(E, attributes) + E + S * E + (2 * S + 1 if S > 1 else 0))
+
+
 def inputs(rng: np.random.Generator, case: Case) -> dict[str, Array]:
     B, E = case.sizes["B"], case.sizes["E"]
     logits = rng.standard_normal((B, E)).astype(np.float32)
@@ -91,6 +104,7 @@ KERNEL = Kernel(
     why="16 u a sigmoid, exp as Vulkan allows a softmax; an index is exact",
     launch=launch,
     inputs=inputs,
+    operations=operations,
     cases=(
         Case({"B": 1, "E": 1, "S": 1}, attributes=_SIGMOID),
         Case({"B": 63, "E": 3, "S": 3}, seed=1, attributes=_SIGMOID),

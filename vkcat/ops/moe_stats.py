@@ -17,11 +17,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 
 from vkcat.kernel import UNIT_ROUNDOFF, Array, Arrays, Case, Kernel, Launch, Sizes
 from vkcat.ops.gates import GATE_ERROR, HOLD, draw_modes
-from vkcat.ops.moe_route import scores
+from vkcat.ops.moe_route import score_operations, scores
 from vkcat.tiling import Tiling
 
 
@@ -56,6 +58,12 @@ def launch(sizes: Sizes, tiling: Tiling) -> Launch:
     return Launch(invocations=(max(sizes["B"], sizes["E"]), 1, 1))
 
 
+def operations(sizes: Sizes, attributes: Mapping[str, float]) -> int:
+    """The scores, their shares, and p log p with its sum; counting the load is no floating-point work."""
+    B, E = sizes["B"], sizes["E"]
+    return B * (score_operations(E, attributes) + 5 * E)
+
+
 def inputs(rng: np.random.Generator, case: Case) -> dict[str, Array]:
     B, E, S = (case.sizes[name] for name in "BES")
     logits = (case.scale * rng.standard_normal((B, E))).astype(np.float32)
@@ -76,6 +84,7 @@ KERNEL = Kernel(
     why="moe_route's scores through p log p; a count is exact",
     launch=launch,
     inputs=inputs,
+    operations=operations,
     cases=(
         Case({"B": 1, "E": 1, "S": 1}, attributes=_SIGMOID),
         Case({"B": 63, "E": 3, "S": 3}, seed=1, attributes=_SIGMOID),

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from vkcat.composed import composed, run_part
+from vkcat.composed import composed, composed_operations, run_part
 from vkcat.kernel import Array, Arrays, Case, Kernel, Launch, Part, Sizes, products
 from vkcat.ops import linear, modulation, rms_norm
 from vkcat.tiling import Tiling
@@ -54,15 +54,18 @@ def inputs(rng: np.random.Generator, case: Case) -> dict[str, Array]:
     }
 
 
+SHAPES = {"x": "B D", "gain": "D", "c": "B K", "w": "2D K", "bias": "2D", "y": "B D"}
+
 KERNEL = Kernel(
     name="norm_film",
-    shapes={"x": "B D", "gain": "D", "c": "B K", "w": "2D K", "bias": "2D", "y": "B D"},
+    shapes=SHAPES,
     outputs=("y",),
     reference=composed(PARTS, ("y",)),
     bound=bound,
     why="its parts', each through those after it",
     launch=launch,
     inputs=inputs,
+    operations=composed_operations(PARTS, SHAPES),
     attributes=("eps",),
     tiling=products("D", 2),
     packed=("w",),

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from vkcat.composed import composed, run_part
+from vkcat.composed import composed, composed_operations, run_part
 from vkcat.kernel import Array, Arrays, Case, Kernel, Launch, Part, Sizes, products
 from vkcat.ops import gru_cell, rms_norm
 from vkcat.tiling import Tiling
@@ -39,15 +39,18 @@ def inputs(rng: np.random.Generator, case: Case) -> dict[str, Array]:
     return {**gru_cell.inputs(rng, case), **rms_norm.inputs(rng, width)}
 
 
+SHAPES = {"x": "B I", "gain": "I"} | {name: shape for name, shape in gru_cell.KERNEL.shapes.items() if name != "x"}
+
 KERNEL = Kernel(
     name="norm_gru_cell",
-    shapes={"x": "B I", "gain": "I"} | {name: shape for name, shape in gru_cell.KERNEL.shapes.items() if name != "x"},
+    shapes=SHAPES,
     outputs=("h_next",),
     reference=composed(PARTS, ("h_next",)),
     bound=bound,
     why="gru_cell's, and what the products make of rms_norm's",
     launch=launch,
     inputs=inputs,
+    operations=composed_operations(PARTS, SHAPES),
     attributes=("eps",),
     tiling=products("H", 3),
     packed=("w_ih", "w_hh"),

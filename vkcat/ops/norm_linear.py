@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from vkcat.composed import composed, run_part
+from vkcat.composed import composed, composed_operations, run_part
 from vkcat.kernel import Array, Arrays, Case, Kernel, Launch, Part, Sizes, products
 from vkcat.ops import linear, rms_norm
 from vkcat.tiling import Tiling
@@ -43,15 +43,18 @@ def inputs(rng: np.random.Generator, case: Case) -> dict[str, Array]:
     }
 
 
+SHAPES = {"x": "B K", "gain": "K", "w": "N K", "bias": "N", "y": "B N"}
+
 KERNEL = Kernel(
     name="norm_linear",
-    shapes={"x": "B K", "gain": "K", "w": "N K", "bias": "N", "y": "B N"},
+    shapes=SHAPES,
     outputs=("y",),
     reference=composed(PARTS, ("y",)),
     bound=bound,
     why="linear's, and the product of rms_norm's",
     launch=launch,
     inputs=inputs,
+    operations=composed_operations(PARTS, SHAPES),
     attributes=("eps",),
     tiling=products("N", 1),
     packed=("w",),

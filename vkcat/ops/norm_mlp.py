@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from vkcat.composed import composed, run_part
+from vkcat.composed import composed, composed_operations, run_part
 from vkcat.kernel import Array, Arrays, Case, Kernel, Launch, Part, Sizes, products
 from vkcat.ops import mlp, rms_norm
 from vkcat.tiling import Tiling
@@ -39,15 +39,18 @@ def _numbers(situ: float) -> dict[str, float]:
     return {"eps": 1e-6, "situ": situ}
 
 
+SHAPES = {"x": "B D", "gain": "D", "w_in": "2M D", "hidden": "B M"}
+
 KERNEL = Kernel(
     name="norm_mlp",
-    shapes={"x": "B D", "gain": "D", "w_in": "2M D", "hidden": "B M"},
+    shapes=SHAPES,
     outputs=("hidden",),
     reference=composed(PARTS, ("hidden",)),
     bound=bound,
     why="mlp's, and what the products make of rms_norm's",
     launch=launch,
     inputs=inputs,
+    operations=composed_operations(PARTS, SHAPES),
     attributes=("eps", "situ"),
     tiling=products("M", 2),
     packed=("w_in",),

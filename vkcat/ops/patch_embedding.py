@@ -66,6 +66,7 @@ KERNEL = Kernel(
     why="min(n, 8 sqrt n) u of the sum of magnitudes, n = K + 2",
     launch=launch,
     inputs=inputs,
+    operations=lambda sizes, attributes: sizes["B"] * sizes["D"] * (2 * sizes["K"] + 2),
     packed=("w",),
     moved=lambda sizes, attributes: {"patches": sizes["B"] * sizes["K"], "places": sizes["B"] * sizes["D"]},
     cases=(

@@ -19,7 +19,7 @@ d is at most 1024: the sums of a head lie in shared memory.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -104,6 +104,12 @@ def launch(sizes: Sizes, tiling: Tiling) -> Launch:
     return Launch(workgroups=(sizes["B"], sizes["N"], 1))
 
 
+def operations(sizes: Sizes, attributes: Mapping[str, float]) -> int:
+    """Over a full ring: two products an entry and channel, seven for each score and its exp, and a division."""
+    B, W, Q, N = (sizes[name] for name in "BWQN")
+    return B * (4 * W * Q + 7 * N * W + Q)
+
+
 def inputs(rng: np.random.Generator, case: Case) -> dict[str, Array]:
     B, W, C, Q, N = (case.sizes[name] for name in ("B", "W", "C", "Q", "N"))
     t = rng.integers(1, 2 * W, B, dtype=np.uint32)
@@ -134,6 +140,7 @@ KERNEL = Kernel(
     launch=launch,
     tiling=lambda sizes, machine: of_attention(machine),
     inputs=inputs,
+    operations=operations,
     cases=(
         Case({"B": 1, "W": 1, "C": 1, "Q": 1, "N": 1}),
         Case({"B": 3, "W": 5, "C": 63, "Q": 63, "N": 3}, seed=1),

@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from vkcat.composed import composed, run_part
+from vkcat.composed import composed, composed_operations, run_part
 from vkcat.kernel import Array, Arrays, Case, Kernel, Launch, Part, Sizes
 from vkcat.ops import linear, ring_attention, ring_write, rms_norm
 from vkcat.ops.gates import HOLD
@@ -100,22 +100,24 @@ def inputs(rng: np.random.Generator, case: Case) -> dict[str, Array]:
     }
 
 
+SHAPES = {
+    "x": "B D",
+    "gain": "D",
+    "w_q": "Q D",
+    "w_k": "C D",
+    "w_v": "C D",
+    "t": "B",
+    "mode": "B",
+    "slopes": "N",
+    "k_ring": "B W C",
+    "v_ring": "B W C",
+    "o": "B Q",
+    "t_next": "B",
+}
+
 KERNEL = Kernel(
     name="ring_step",
-    shapes={
-        "x": "B D",
-        "gain": "D",
-        "w_q": "Q D",
-        "w_k": "C D",
-        "w_v": "C D",
-        "t": "B",
-        "mode": "B",
-        "slopes": "N",
-        "k_ring": "B W C",
-        "v_ring": "B W C",
-        "o": "B Q",
-        "t_next": "B",
-    },
+    shapes=SHAPES,
     outputs=("o", "t_next"),
     updates=("k_ring", "v_ring"),
     reference=composed(PARTS, ("o", "t_next", "k_ring", "v_ring")),
@@ -124,6 +126,7 @@ KERNEL = Kernel(
     launch=launch,
     tiling=lambda sizes, machine: of_attention(machine),
     inputs=inputs,
+    operations=composed_operations(PARTS, SHAPES),
     attributes=("eps",),
     packed=("w_q", "w_k", "w_v"),
     moved=lambda sizes, attributes: dict.fromkeys(("k_ring", "v_ring"), sizes["B"] * (sizes["W"] + 1) * sizes["C"]),

@@ -58,6 +58,7 @@ KERNEL = Kernel(
     why="half of min(n, 8 sqrt n) u for the sum of squares, 10 u for the rest",
     launch=launch,
     inputs=inputs,
+    operations=lambda sizes, attributes: sizes["B"] * (4 * sizes["D"] + 3),
     cases=(
         Case({"B": 1, "D": 1}, attributes={"eps": 1e-6}),
         Case({"B": 1, "D": 256}, seed=1, attributes={"eps": 1e-6}),

@@ -161,6 +161,7 @@ KERNEL = Kernel(
     why="an index is exact",
     launch=launch,
     inputs=inputs,
+    operations=lambda sizes, attributes: 7 * sizes["B"] * sizes["V"],
     moved=lambda sizes, attributes: {"history": sizes["B"]},
     cases=(
         Case({"B": 2, "V": 1, "M": 1}),

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from vkcat.composed import composed
+from vkcat.composed import composed, composed_operations
 from vkcat.kernel import Array, Arrays, Case, Kernel, Launch, Part, Sizes
 from vkcat.ops import embedding, sample
 from vkcat.tiling import Tiling
@@ -34,14 +34,16 @@ def inputs(rng: np.random.Generator, case: Case) -> dict[str, Array]:
     return sample.inputs(rng, case) | {"table": table}
 
 
+SHAPES = {
+    **{name: shape for name, shape in sample.KERNEL.shapes.items() if name not in _KEPT},
+    "table": "V D",
+    **{name: sample.KERNEL.shapes[name] for name in _KEPT},
+    "y": "B D",
+}
+
 KERNEL = Kernel(
     name="sample_embedding",
-    shapes={
-        **{name: shape for name, shape in sample.KERNEL.shapes.items() if name not in _KEPT},
-        "table": "V D",
-        **{name: sample.KERNEL.shapes[name] for name in _KEPT},
-        "y": "B D",
-    },
+    shapes=SHAPES,
     outputs=("y",),
     updates=_KEPT,
     reference=composed(PARTS, (*_KEPT, "y")),
@@ -49,6 +51,7 @@ KERNEL = Kernel(
     why="an index and a copy are exact",
     launch=launch,
     inputs=inputs,
+    operations=composed_operations(PARTS, SHAPES),
     packed=("table",),
     moved=lambda sizes, attributes: {"history": sizes["B"], "table": sizes["B"] * sizes["D"]},
     parts=PARTS,

@@ -42,6 +42,7 @@ KERNEL = Kernel(
     why="16 u the gate",
     launch=launch,
     inputs=inputs,
+    operations=lambda sizes, attributes: 2 * sizes["B"] * sizes["D"],
     cases=(
         Case({"B": 1, "D": 1}),
         Case({"B": 3, "D": 257}, seed=1),

@@ -55,6 +55,7 @@ KERNEL = Kernel(
     why="half of min(n, 8 sqrt n) u for the sum of squares, 9 u for the rest",
     launch=launch,
     inputs=inputs,
+    operations=lambda sizes, attributes: sizes["B"] * (3 * sizes["H"] + 2),
     cases=(
         Case({"B": 1, "H": 1}),
         Case({"B": 3, "H": 63}, seed=1),

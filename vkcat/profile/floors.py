@@ -8,6 +8,7 @@ from time import perf_counter_ns
 import numpy as np
 
 from vkcat.device.interface import Barrier, Command, Device, Dispatch, Memory, Recording, Slice
+from vkcat.profile.samples import CONTROL, Series, series
 from vkcat.profile.spread import Spread, spread
 from vkcat.shader import load
 
@@ -24,7 +25,8 @@ class Floors:
     barrier_us: Spread
 
 
-def _timed(recording: Recording) -> int:
+def timed(recording: Recording) -> int:
+    """Nanoseconds of a submission and its wait."""
     begin = perf_counter_ns()
     recording.submit()
     recording.wait()
@@ -64,20 +66,28 @@ class FloorProbe:
     def sample(self, count: int) -> None:
         """Time each recording `count` times in a row."""
         for recording, times in zip(self._recordings, self._times, strict=True):
-            times += [_timed(recording) for _ in range(count)]
+            times += [timed(recording) for _ in range(count)]
 
     def sample_empty(self) -> None:
         """Time an empty submit alone, between steps: how fast a waiting thread wakes depends on what ran before."""
-        self._between.append(_timed(self._recordings[0]))
+        self._between.append(timed(self._recordings[0]))
 
     def floors(self, warmup: int) -> Floors:
         empty, dispatched, apart = (np.array(times[warmup:], np.float64) for times in self._times)
         return Floors(
             backend=self._device.backend,
-            empty_submit_us=spread(self._between[len(self._between) * warmup // len(self._times[0]) :]),
+            empty_submit_us=spread(self._after(warmup)),
             empty_dispatch_us=spread(((dispatched - empty) / DISPATCHES).tolist()),
             barrier_us=spread(((apart - dispatched) / DISPATCHES).tolist()),
         )
+
+    def control(self, warmup: int) -> Series:
+        """The empty submits between steps."""
+        return series(CONTROL, self._device.backend, "empty submit", self._after(warmup))
+
+    def _after(self, warmup: int) -> list[float]:
+        """Empty submits between steps, so many for each measured step as there are steps that take turns."""
+        return [*map(float, self._between[len(self._between) * warmup // len(self._times[0]) :])]
 
     def close(self) -> None:
         for recording in self._recordings:

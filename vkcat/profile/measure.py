@@ -11,26 +11,41 @@ the kernels in the step after it, with them.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
 from time import perf_counter_ns
-from typing import Any
+from typing import Any, Protocol, TypeVar
+from uuid import uuid4
 
 import numpy as np
 from numpy.typing import NDArray
 
-from vkcat.device.interface import Device
+from vkcat.device.interface import Command, Device
 from vkcat.executor import Executor
 from vkcat.graph import Graph, Role
 from vkcat.model import Model
 from vkcat.ops.gates import RESTART, STEP
+from vkcat.profile.ceilings import CeilingProbe, Ceilings, weight_bytes
 from vkcat.profile.floors import FloorProbe, Floors
+from vkcat.profile.roofline import Roofline, roofline
+from vkcat.profile.samples import BLOCK, WHOLE_STEP, Series, series
+from vkcat.profile.slope import ON_DEVICE, Outside, SlopeProbe
 from vkcat.profile.spread import Spread, spread
 
 Array = NDArray[Any]
 
+MOST_FILLING = 256
 
-BLOCK = 10
+
+class _Closable(Protocol):
+    def close(self) -> None: ...
+
+
+class _Sampled(Protocol):
+    def sample(self, count: int) -> None: ...
+
+
+Part = TypeVar("Part", bound=_Closable)
 
 
 @dataclass(frozen=True)
@@ -54,18 +69,22 @@ class ScheduleTimes:
 
 @dataclass(frozen=True)
 class KernelTimes:
-    """GPU microseconds of one kernel in a step, and the bytes it moves at most: all its calls together."""
+    """GPU microseconds of one kernel in a step, the bytes it moves and the operations it does at most: all its calls
+    together."""
 
     name: str
     schedule: str
     calls_per_step: int
     bytes_per_step: int
+    operations_per_step: int
     time_us: Spread
     share_percent: float
 
 
 @dataclass(frozen=True)
 class Measurement:
+    """`run` names the run, and nothing else; `samples` are all times of steps, kernels and controls."""
+
     warmup: int
     runs: int
     graph: str
@@ -74,6 +93,12 @@ class Measurement:
     floors: list[Floors]
     schedules: list[ScheduleTimes]
     kernels: list[KernelTimes]
+    ceilings: list[Ceilings]
+    roofline: list[Roofline]
+    step_roofline: list[Roofline]
+    outside: list[Outside]
+    run: str
+    samples: list[Series]
 
 
 @dataclass
@@ -116,6 +141,13 @@ class Subject:
             executor.write(tensor, zeros[tensor])
         self._feeds = [(tensor, mode if tensor is model.mode else zeros[tensor]) for tensor in model.feeds[graph.name]]
         self._results = model.results.get(graph.name, ())
+        self._fill_rings()
+
+    def _fill_rings(self) -> None:
+        """Step until each ring is full, if it is not too long: with what is in it grows the time of a step."""
+        longest = max((node.sizes.get("W", 0) for node in self.graph.nodes), default=0)
+        for _ in range(min(longest, MOST_FILLING)):
+            self._executor.step(self.graph.name)
 
     def _write_inputs(self) -> None:
         """What the host sets before each step: when a model reads its own tokens, nothing."""
@@ -156,6 +188,18 @@ class Subject:
             self._write_inputs()
             series.kernels.append(executor.timed_step(self.graph.name))
 
+    @property
+    def commands(self) -> Sequence[Command]:
+        """Those of an even step."""
+        return self._executor.commands[self.graph.name][0]
+
+    def submission(self, count: int) -> float:
+        """Nanoseconds of so many steps in one submission, of a schedule that can do that."""
+        begin = perf_counter_ns()
+        self._executor.launch(self.graph.name, count)
+        self._executor.finish()
+        return perf_counter_ns() - begin
+
     def times(self, warmup: int) -> ScheduleTimes:
         series = self.series
         step = np.array(series.step[warmup:])
@@ -185,18 +229,75 @@ class Subject:
         if not self.device.timestamps:
             return []
         names = [node.kernel.name for node in self.graph.nodes]
-        table = np.array(self.series.kernels[warmup:])
-        total = float(np.median(table.sum(axis=1)))
+        times = self._by_kernel(warmup)
+        total = float(np.median(sum(times.values())))
         found = []
-        for name in dict.fromkeys(names):
-            own = table[:, [at for at, other in enumerate(names) if other == name]].sum(axis=1)
+        for name, own in times.items():
             share = 100 * float(np.median(own)) / total if total else 0.0
             moved = sum(node.bytes_moved for node in self.graph.nodes if node.kernel.name == name)
-            found.append(KernelTimes(name, self.schedule, names.count(name), moved, spread(own.tolist()), share))
+            done = sum(node.operations for node in self.graph.nodes if node.kernel.name == name)
+            found.append(KernelTimes(name, self.schedule, names.count(name), moved, done, spread(own.tolist()), share))
         return found
+
+    def samples(self, warmup: int) -> list[Series]:
+        """The steps, then the kernels that `kernels` has, in the same order."""
+        name, backend = self.schedule, self.device.backend
+        found = [series(name, backend, WHOLE_STEP, self.series.step[warmup:])]
+        if self.device.timestamps:
+            found += [series(name, backend, kernel, own.tolist()) for kernel, own in self._by_kernel(warmup).items()]
+        return found
+
+    def _by_kernel(self, warmup: int) -> dict[str, Array]:
+        """Nanoseconds of all calls of each kernel in each run."""
+        names = [node.kernel.name for node in self.graph.nodes]
+        table = np.array(self.series.kernels[warmup:])
+        return {
+            name: table[:, [at for at, other in enumerate(names) if other == name]].sum(axis=1)
+            for name in dict.fromkeys(names)
+        }
 
     def close(self) -> None:
         self._executor.close()
+
+
+def _under(times: KernelTimes, top: Ceilings) -> Roofline:
+    """Only one backend has timestamps, so that there is one set of ceilings at most."""
+    return roofline(
+        times.name,
+        times.schedule,
+        times.calls_per_step,
+        times.bytes_per_step,
+        times.operations_per_step,
+        times.time_us.median,
+        top,
+    )
+
+
+def _step_under(graph: Graph, slope: SlopeProbe, top: Ceilings, warmup: int) -> Roofline:
+    """A whole step on the device, by its time without timestamps."""
+    nbytes, operations = (
+        sum(counts) for counts in zip(*((node.bytes_moved, node.operations) for node in graph.nodes), strict=True)
+    )
+    us = slope.device(warmup).median
+    return roofline("step", ON_DEVICE, len(graph.nodes), nbytes, operations, us, top)
+
+
+def _take_turns(
+    subjects: Sequence[tuple[Subject, FloorProbe]],
+    parts: Sequence[_Sampled],
+    rounds: int,
+    advance: Callable[[int], None],
+) -> None:
+    """Blocks of a few rounds of each, until each has had all."""
+    for at in range(0, rounds, BLOCK):
+        count = min(BLOCK, rounds - at)
+        for part in parts:
+            part.sample(count)
+        for subject, probe in subjects:
+            for _ in range(count):
+                subject.sample()
+                probe.sample_empty()
+        advance(count)
 
 
 def measure(
@@ -212,22 +313,28 @@ def measure(
 ) -> Measurement:
     """Measure every schedule on every device. `advance` is told of finished runs."""
     chosen = model.graphs[graph]
-    probes = [FloorProbe(device) for device in devices]
-    subjects = [
-        (Subject(device, model, weights, schedule, chosen), probe)
-        for device, probe in zip(devices, probes, strict=True)
-        for schedule in schedules
-    ]
-    try:
-        for at in range(0, warmup + runs, BLOCK):
-            count = min(BLOCK, warmup + runs - at)
-            for probe in probes:
-                probe.sample(count)
-            for subject, probe in subjects:
-                for _ in range(count):
-                    subject.sample()
-                    probe.sample_empty()
-            advance(count)
+    with ExitStack() as made:
+
+        def kept(part: Part) -> Part:
+            made.callback(part.close)
+            return part
+
+        def subject(device: Device, schedule: str) -> Subject:
+            return kept(Subject(device, model, weights, schedule, chosen))
+
+        probes = [kept(FloorProbe(device)) for device in devices]
+        subjects = [
+            (subject(device, schedule), probe)
+            for device, probe in zip(devices, probes, strict=True)
+            for schedule in schedules
+        ]
+        slopes = [
+            SlopeProbe(device.backend, subject(device, "unrolled").submission) for device in devices if device.rewrites
+        ]
+        peaks = [kept(CeilingProbe(device, weight_bytes(chosen))) for device in devices if device.timestamps]
+        _take_turns(subjects, [*probes, *slopes, *peaks], warmup + runs, advance)
+        ceilings = [peak.ceilings(warmup) for peak in peaks]
+        kernels = [times for one, _ in subjects for times in one.kernels(warmup)]
         return Measurement(
             warmup=warmup,
             runs=runs,
@@ -235,11 +342,21 @@ def measure(
             batch=model.batch,
             bytes_per_step=sum(node.bytes_moved for node in chosen.nodes),
             floors=[probe.floors(warmup) for probe in probes],
-            schedules=[subject.times(warmup) for subject, _ in subjects],
-            kernels=[times for subject, _ in subjects for times in subject.kernels(warmup)],
+            schedules=[one.times(warmup) for one, _ in subjects],
+            kernels=kernels,
+            ceilings=ceilings,
+            roofline=[_under(times, top) for times in kernels for top in ceilings],
+            step_roofline=[_step_under(chosen, slope, top, warmup) for slope in slopes for top in ceilings],
+            outside=[
+                slope.outside(one.schedule, one.series.step, warmup)
+                for one, _ in subjects
+                for slope in slopes
+                if slope.backend == one.device.backend
+            ],
+            run=uuid4().hex,
+            samples=[
+                *(times for one, _ in subjects for times in one.samples(warmup)),
+                *(probe.control(warmup) for probe in probes),
+                *(peak.control(warmup) for peak in peaks),
+            ],
         )
-    finally:
-        for subject, _ in subjects:
-            subject.close()
-        for probe in probes:
-            probe.close()

@@ -6,18 +6,19 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
-from rich import box
 from rich.table import Table
 
 from vkcat.device.interface import Device
 from vkcat.device.layers import active_layers
+from vkcat.profile import roofline, slope
+from vkcat.profile.layout import cell, titled
 from vkcat.profile.measure import Measurement
-from vkcat.profile.spread import Spread
 
 NOTE = (
     "us: median (5th to 95th percentile); noisy: spread over 20% of the median. step: write inputs, record, submit,"
     " wait, read outputs. kernel: GPU timestamps around each dispatch, taken in the step after it, as they"
-    " cost time themselves. overhead: step minus kernels."
+    " cost time themselves. overhead: step minus kernels. On the device: how much longer a submission takes"
+    " for a step more in it, without timestamps; outside: step minus that."
 )
 
 
@@ -33,21 +34,13 @@ def heading(measurement: Measurement, devices: Sequence[Device]) -> list[str]:
     ]
 
 
-def _table(*columns: str, title: str) -> Table:
-    return Table(*columns, title=title, title_justify="left", box=box.SIMPLE_HEAD)
-
-
-def _cell(spread: Spread | None) -> str:
-    return "-" if spread is None else str(spread)
-
-
 def tables(measurement: Measurement) -> list[Table]:
-    floors = _table("backend", "empty submit", "empty dispatch", "barrier", title="floors, us")
+    floors = titled("backend", "empty submit", "empty dispatch", "barrier", title="floors, us")
     for floor in measurement.floors:
         floors.add_row(
-            floor.backend, _cell(floor.empty_submit_us), _cell(floor.empty_dispatch_us), _cell(floor.barrier_us)
+            floor.backend, cell(floor.empty_submit_us), cell(floor.empty_dispatch_us), cell(floor.barrier_us)
         )
-    steps = _table(
+    steps = titled(
         "schedule",
         "backend",
         "dispatches",
@@ -58,28 +51,36 @@ def tables(measurement: Measurement) -> list[Table]:
         "%",
         title="step, us",
     )
-    host = _table("schedule", "backend", "record", "submit", "wait", title="host time of a step, us")
+    host = titled("schedule", "backend", "record", "submit", "wait", title="host time of a step, us")
     for times in measurement.schedules:
         steps.add_row(
             times.name,
             times.backend,
             str(times.dispatches_per_step),
             f"{times.submits_per_step:.3g}",
-            _cell(times.step_us),
-            _cell(times.kernel_us),
-            _cell(times.overhead_us),
+            cell(times.step_us),
+            cell(times.kernel_us),
+            cell(times.overhead_us),
             "-" if times.overhead_percent is None else f"{times.overhead_percent:.1f}",
         )
-        submit = _cell(times.submit_us) if times.submit_us else f"{times.submit_and_wait_us} with wait"
-        host.add_row(times.name, times.backend, _cell(times.record_us), submit, _cell(times.wait_us))
-    kernels = _table("kernel", "schedule", "calls", "bytes", "time", "% of kernels", title="kernels, us a step")
+        submit = cell(times.submit_us) if times.submit_us else f"{times.submit_and_wait_us} with wait"
+        host.add_row(times.name, times.backend, cell(times.record_us), submit, cell(times.wait_us))
+    kernels = titled("kernel", "schedule", "calls", "bytes", "time", "% of kernels", title="kernels, us a step")
     for kernel in measurement.kernels:
         counts = str(kernel.calls_per_step), f"{kernel.bytes_per_step:,}"
         kernels.add_row(kernel.name, kernel.schedule, *counts, str(kernel.time_us), f"{kernel.share_percent:.1f}")
-    return [floors, steps, host, kernels]
+    outside = [slope.table(measurement.outside)] if measurement.outside else []
+    return [
+        floors,
+        steps,
+        *outside,
+        host,
+        kernels,
+        *roofline.tables(measurement.ceilings, [*measurement.roofline, *measurement.step_roofline]),
+    ]
 
 
 def as_json(measurement: Measurement, devices: Sequence[Device]) -> dict[str, Any]:
-    """Keys `device`, `floors`, `schedules`, `kernels`, and how it was measured; times in microseconds."""
+    """The device, and the measurement's fields by their names."""
     device = dataclasses.asdict(devices[0].info) | {"layers": active_layers()}
     return {"device": device} | dataclasses.asdict(measurement)

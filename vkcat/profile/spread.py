@@ -12,7 +12,7 @@ NOISY = 0.2
 
 @dataclass(frozen=True)
 class Spread:
-    """Median, 5th and 95th percentile, in microseconds."""
+    """Median, 5th and 95th percentile; in microseconds where nothing else is said."""
 
     median: float
     p5: float
@@ -28,5 +28,11 @@ class Spread:
 
 
 def spread(nanoseconds: Sequence[float]) -> Spread:
-    p5, median, p95 = np.percentile(np.asarray(nanoseconds, np.float64) / 1e3, [5, 50, 95])
+    """Of times, in microseconds."""
+    return quantiles((np.asarray(nanoseconds, np.float64) / 1e3).tolist())
+
+
+def quantiles(values: Sequence[float]) -> Spread:
+    """In the values' own unit."""
+    p5, median, p95 = np.percentile(np.asarray(values, np.float64), [5, 50, 95])
     return Spread(float(median), float(p5), float(p95))
