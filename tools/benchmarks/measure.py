@@ -1,0 +1,195 @@
+"""Measure a scene: contenders take turns, a block of steps each, round by round; first each must be right.
+
+A disturbance of the machine meets all alike this way, and what is compared is compared within a round.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from benchmarks.contender import DEVICE_TIME, Entry, Settings
+from benchmarks.processes import ContenderError, Environments, Worker, close_all
+from benchmarks.scene import TOLERANCE, Expected, Scene
+from vkcat.profile.spread import Spread, spread
+
+PAUSE_S = 0.005
+"""Between turns: threads that libraries keep spinning after their work have gone to sleep by then."""
+
+
+@dataclass(frozen=True)
+class Effort:
+    """`rounds` of blocks of `block` steps, after `checked` steps that must be right."""
+
+    rounds: int
+    block: int
+    checked: int
+
+
+@dataclass(frozen=True)
+class Times:
+    """Microseconds of a step. `rounds_us` has each round's; `device_us` is by the contender's own clock, where it has
+    one; `overhead_us` is the step without the device time of its round, for who runs vkcat's shaders.
+    """
+
+    name: str
+    kind: str
+    what: str
+    versions: Mapping[str, str]
+    notes: Sequence[str]
+    error: float
+    step_us: Spread
+    device_us: Spread | None
+    overhead_us: Spread | None
+    rounds_us: list[float]
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """A contender that was not measured. `broken` when something is wrong with it, rather than not there."""
+
+    name: str
+    why: str
+    broken: bool
+
+
+@dataclass(frozen=True)
+class SceneTimes:
+    """`device_us` is what a step of vkcat's shaders costs the device alone; see benchmarks/device_time.py."""
+
+    model: str
+    batch: int
+    rounds: int
+    block: int
+    checked: int
+    tolerance: float
+    device_us: Spread
+    contenders: list[Times]
+    left_out: list[LeftOut]
+
+
+class _Turns:
+    """A checked contender, and nanoseconds a step of each round."""
+
+    def __init__(self, worker: Worker, error: float) -> None:
+        self.worker, self.error = worker, error
+        self.step: list[float] = []
+        self.device: list[float] = []
+
+    def take(self, block: int) -> None:
+        probe = self.worker.entry is DEVICE_TIME
+        if not probe:
+            self.step.append(self.worker.ask("time", block)["ns"] / block)
+        # A clock of its own needs fewer steps than a slope.
+        own = self.worker.ask("device", block if probe else max(block // 4, 1))["ns"]
+        if own is not None:
+            self.device.append(own)
+        time.sleep(PAUSE_S)
+
+    def forget(self) -> None:
+        self.step.clear()
+        self.device.clear()
+
+    def times(self, device: Sequence[float]) -> Times:
+        entry = self.worker.entry
+        overhead = None
+        if entry.kind == DEVICE_TIME.kind:
+            overhead = spread((np.array(self.step) - np.array(self.device or device)).tolist())
+        return Times(
+            name=entry.name,
+            kind=entry.kind,
+            what=entry.what,
+            versions=self.worker.versions,
+            notes=self.worker.notes,
+            error=self.error,
+            step_us=spread(self.step),
+            device_us=spread(self.device) if self.device else None,
+            overhead_us=overhead,
+            rounds_us=[ns / 1e3 for ns in self.step],
+        )
+
+
+def measure(
+    scene: Scene,
+    expected: Expected,
+    entries: Sequence[Entry],
+    environments: Environments,
+    settings: Settings,
+    effort: Effort,
+    advance: Callable[[str], None],
+) -> SceneTimes:
+    """`advance` is told what is done next, once for each check and each turn.
+
+    Raises `ContenderError` when the device time itself cannot be had.
+    """
+    workers: list[Worker] = []
+    left_out: list[LeftOut] = []
+    try:
+        for entry in (DEVICE_TIME, *entries):
+            try:
+                workers.append(Worker(entry, environments.python_for(entry), scene, settings))
+            except ContenderError as error:
+                left_out.append(_left_out(entry, error))
+        turns: list[_Turns] = []
+        for worker in workers:
+            advance(f"checking {worker.entry.name}")
+            try:
+                turns.append(_checked(worker, expected, effort))
+            except ContenderError as error:
+                left_out.append(_left_out(worker.entry, error))
+        probe, *rest = _take_turns(turns, left_out, effort, advance)
+        return SceneTimes(
+            model=scene.model,
+            batch=scene.batch,
+            rounds=effort.rounds,
+            block=effort.block,
+            checked=effort.checked,
+            tolerance=TOLERANCE,
+            device_us=spread(probe.device),
+            contenders=[turn.times(probe.device) for turn in rest],
+            left_out=left_out,
+        )
+    finally:
+        close_all(workers)
+
+
+def _left_out(entry: Entry, error: ContenderError) -> LeftOut:
+    if entry is DEVICE_TIME:
+        raise ContenderError(f"{entry.name}: {error}", mendable=error.mendable)
+    return LeftOut(entry.name, str(error), broken=not error.mendable)
+
+
+def _checked(worker: Worker, expected: Expected, effort: Effort) -> _Turns:
+    """Raises `ContenderError` unless it draws the reference's tokens, from logits that are the reference's."""
+    worker.ready()
+    answer = worker.ask("check", effort.checked)
+    error = expected.error(np.array(answer["tokens"]), np.array(answer["logits"]))
+    if error > TOLERANCE:
+        wrong = "another token" if error == float("inf") else f"a logit off by {error:.1e} of the greatest"
+        raise ContenderError(f"{wrong} than the reference's, where {TOLERANCE:.0e} is allowed", mendable=False)
+    return _Turns(worker, error)
+
+
+def _take_turns(
+    turns: list[_Turns], left_out: list[LeftOut], effort: Effort, advance: Callable[[str], None]
+) -> list[_Turns]:
+    """Returns those that lasted. Each round begins with another. Two rounds before them are not counted: recordings are
+    made there."""
+    for at in range(-2, effort.rounds):
+        first = at % len(turns)
+        lasting = []
+        for turn in (*turns[first:], *turns[:first]):
+            advance(turn.worker.entry.name)
+            try:
+                turn.take(effort.block)
+                lasting.append(turn)
+            except ContenderError as error:
+                left_out.append(_left_out(turn.worker.entry, error))
+        turns = [turn for turn in turns if turn in lasting]
+        if at == -1:
+            for turn in turns:
+                turn.forget()
+    return turns
