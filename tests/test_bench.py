@@ -23,7 +23,7 @@ sys.path.insert(0, str(ROOT / "tools"))
 
 from benchmarks import naga, report
 from benchmarks.contender import CONTENDERS, Entry, Settings
-from benchmarks.measure import Effort, SceneTimes, measure
+from benchmarks.measure import CONFIDENCE, Effort, SceneTimes, estimate, measure
 from benchmarks.processes import ContenderError, Environments
 from benchmarks.scene import TOLERANCE, Expected, Scene, make_scene
 
@@ -108,6 +108,16 @@ def test_what_is_wrong_is_not_timed(tmp_path: Path) -> None:
     wrong = Expected(expected.tokens, expected.logits * (1 + 3 * TOLERANCE))
     with pytest.raises(ContenderError, match="device time: a logit off by .* of the greatest"):
         _measure(scene, wrong, REPLAY)
+
+
+@pytest.mark.parametrize("count", [6, 7, 20])
+def test_the_interval_holds_the_median(count: int) -> None:
+    """As often as is said, of a distribution with a long tail whose median is log 2; and not much more often."""
+    drawn = np.random.default_rng(count).exponential(1000, (4000, count))
+    estimates = [estimate(row) for row in drawn]
+    held = np.mean([one.low <= np.log(2) <= one.high for one in estimates])
+    assert CONFIDENCE - 0.01 <= held < 1 - 0.002
+    assert all(one.low <= one.median <= one.high for one in estimates)
 
 
 def test_products_in_halves_draw_the_same(lavapipe: Device) -> None:

@@ -5,9 +5,11 @@ A disturbance of the machine meets all alike this way, and what is compared is c
 
 from __future__ import annotations
 
+import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from math import comb
 
 import numpy as np
 
@@ -15,6 +17,8 @@ from benchmarks.contender import DEVICE_TIME, Entry, Settings
 from benchmarks.processes import ContenderError, Environments, Worker, close_all
 from benchmarks.scene import TOLERANCE, Expected, Scene
 from vkcat.profile.spread import Spread, spread
+
+CONFIDENCE = 0.95
 
 PAUSE_S = 0.005
 """Between turns: threads that libraries keep spinning after their work have gone to sleep by then."""
@@ -27,6 +31,15 @@ class Effort:
     rounds: int
     block: int
     checked: int
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A median in microseconds, and an interval that holds the true one with at least the confidence above."""
+
+    median: float
+    low: float
+    high: float
 
 
 @dataclass(frozen=True)
@@ -43,7 +56,7 @@ class Times:
     error: float
     step_us: Spread
     device_us: Spread | None
-    overhead_us: Spread | None
+    overhead_us: Estimate | None
     rounds_us: list[float]
 
 
@@ -69,6 +82,20 @@ class SceneTimes:
     device_us: Spread
     contenders: list[Times]
     left_out: list[LeftOut]
+
+
+def estimate(nanoseconds: Sequence[float]) -> Estimate:
+    """The interval is from one order statistic to another, whatever the distribution: so many values lie below the true
+    median with the binomial distribution's probability (Conover, Practical Nonparametric Statistics, section 3.2).
+    Fewer than six values give their range.
+    """
+    ordered = sorted(ns / 1e3 for ns in nanoseconds)
+    n, outside, rank = len(ordered), 0.0, 0
+    while outside + comb(n, rank) / 2**n <= (1 - CONFIDENCE) / 2:
+        outside += comb(n, rank) / 2**n
+        rank += 1
+    at = max(rank - 1, 0)
+    return Estimate(statistics.median(ordered), ordered[at], ordered[n - 1 - at])
 
 
 class _Turns:
@@ -97,7 +124,7 @@ class _Turns:
         entry = self.worker.entry
         overhead = None
         if entry.kind == DEVICE_TIME.kind:
-            overhead = spread((np.array(self.step) - np.array(self.device or device)).tolist())
+            overhead = estimate((np.array(self.step) - np.array(self.device or device)).tolist())
         return Times(
             name=entry.name,
             kind=entry.kind,

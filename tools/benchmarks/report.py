@@ -80,14 +80,13 @@ def _scene(scene: Mapping[str, Any]) -> list[str]:
     lines = [
         f"### {scene['model']}, {streams}",
         "",
-        f"Medians of {scene['rounds']} rounds of {scene['block']} steps, with the 5th and 95th percentile; microseconds"
-        f" a step. {DEVICE_TIME.name.capitalize()} of vkcat's shaders: {_spread(scene['device_us'])}.",
+        f"Microseconds a step: medians of {scene['rounds']} rounds of {scene['block']} steps. {_device(scene)}",
         "",
         "| contender | step | outside kernels | error |",
         "|---|---|---|---|",
     ]
     for contender in scene["contenders"]:
-        cells = [_spread(contender["step_us"]), _spread(contender["overhead_us"]), f"{contender['error']:.0e}"]
+        cells = [_spread(contender["step_us"]), _estimate(contender["overhead_us"]), f"{contender['error']:.0e}"]
         lines.append(f"| {contender['name']} | {' | '.join(cells)} |")
     lines += ["", *_ratios(scene)]
     for left in scene["left_out"]:
@@ -116,13 +115,13 @@ def _step_ratio(other: Mapping[str, Any], own: Mapping[str, Any]) -> float:
 
 
 def _overhead_ratio(other: Mapping[str, Any], own: Mapping[str, Any]) -> str:
-    """Of medians; where ours cannot be told from nothing, by its 95th percentile, as a bound."""
+    """Of medians; where ours cannot be told from nothing, at least what the two intervals allow."""
     if other["overhead_us"] is None or own["overhead_us"] is None:
         return "-"
-    theirs, ours = other["overhead_us"]["median"], own["overhead_us"]
-    if ours["p5"] > 0:
-        return f"{theirs / ours['median']:.1f}"
-    return f"over {theirs / ours['p95']:.1f}" if ours["p95"] > 0 else "-"
+    theirs, ours = other["overhead_us"], own["overhead_us"]
+    if ours["low"] > 0:
+        return f"{theirs['median'] / ours['median']:.1f}"
+    return f"over {theirs['low'] / ours['high']:.1f}" if ours["high"] > 0 and theirs["low"] > 0 else "-"
 
 
 def _contenders(scenes: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -135,6 +134,16 @@ def _contenders(scenes: Sequence[Mapping[str, Any]]) -> list[str]:
         notes.update(dict.fromkeys(contender["notes"]))
     lines += [f"| {name} | {what} |" for name, what in seen.items()]
     return [*lines, "", *(f"{note}." for note in notes)]
+
+
+def _device(scene: Mapping[str, Any]) -> str:
+    return f"{DEVICE_TIME.name.capitalize()} of vkcat's shaders: {_spread(scene['device_us'])}."
+
+
+def _estimate(estimate: Mapping[str, float] | None) -> str:
+    if estimate is None:
+        return "-"
+    return f"{estimate['median']:.0f} [{estimate['low']:.0f}, {estimate['high']:.0f}]"
 
 
 def _spread(spread: Mapping[str, float] | None) -> str:

@@ -45,7 +45,15 @@ def _gru() -> Mapping[str, Any]:
     return whole | {"name": "gru", "depth": {"kind": "plain"}, "norm": {"kind": "none"}, "blocks": layers}
 
 
-MODELS: dict[str, Callable[[], Mapping[str, Any]]] = {"gru-l3": _gru_l3, "gru": _gru}
+def _narrow() -> Mapping[str, Any]:
+    """gru-l3's graph at an eighth of its width: a step with hardly any kernel in it."""
+    sizes = {"hidden": 32, "head_width": 8}
+    whole = dict(_gru_l3())
+    blocks = [block | {key: size for key, size in sizes.items() if key in block} for block in whole["blocks"]]
+    return whole | {"name": "gru-l3-narrow", "width": 32, "blocks": blocks}
+
+
+MODELS: dict[str, Callable[[], Mapping[str, Any]]] = {"gru-l3": _gru_l3, "gru-l3-narrow": _narrow, "gru": _gru}
 
 
 @dataclass(frozen=True)
