@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -23,6 +24,7 @@ sys.path.insert(0, str(ROOT / "tools"))
 
 from benchmarks import naga, report
 from benchmarks.contender import CONTENDERS, Entry, Settings
+from benchmarks.disturbance import Disturbance
 from benchmarks.measure import CONFIDENCE, Effort, SceneTimes, estimate, measure
 from benchmarks.processes import ContenderError, Environments
 from benchmarks.scene import TOLERANCE, Expected, Scene, make_scene
@@ -118,6 +120,25 @@ def test_the_interval_holds_the_median(count: int) -> None:
     held = np.mean([one.low <= np.log(2) <= one.high for one in estimates])
     assert CONFIDENCE - 0.01 <= held < 1 - 0.002
     assert all(one.low <= one.median <= one.high for one in estimates)
+
+
+def test_others_are_told_from_ours() -> None:
+    """A process that computes for a while is a disturbance, unless it is one of ours."""
+    if not Path("/proc/stat").is_file():
+        pytest.skip("no /proc/stat here")
+    code = "import time\nwhile time.process_time() < 0.5: pass\nprint(flush=True)\ninput()"
+    with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as busy:
+        begin = time.monotonic()
+        theirs, ours = Disturbance([]), Disturbance([busy.pid])
+        assert busy.stdout is not None
+        busy.stdout.readline()
+        taken, rest = theirs.look(), ours.look()
+        whole = (time.monotonic() - begin) * (os.cpu_count() or 1)
+        busy.communicate(b"\n")
+    assert taken is not None
+    assert rest is not None
+    # What yet others take is in both.
+    assert taken - rest == pytest.approx(0.5 / whole, rel=0.2)
 
 
 def test_products_in_halves_draw_the_same(lavapipe: Device) -> None:

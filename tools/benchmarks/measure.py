@@ -1,6 +1,7 @@
 """Measure a scene: contenders take turns, a block of steps each, round by round; first each must be right.
 
-A disturbance of the machine meets all alike this way, and what is compared is compared within a round.
+A disturbance of the machine meets all alike this way, and what is compared is compared within a round. Rounds in which
+other processes took much of the processor are taken again.
 """
 
 from __future__ import annotations
@@ -14,11 +15,19 @@ from math import comb
 import numpy as np
 
 from benchmarks.contender import DEVICE_TIME, Entry, Settings
+from benchmarks.disturbance import Disturbance
 from benchmarks.processes import ContenderError, Environments, Worker, close_all
 from benchmarks.scene import TOLERANCE, Expected, Scene
 from vkcat.profile.spread import Spread, spread
 
 CONFIDENCE = 0.95
+
+WARMUP = 2
+"""Rounds that do not count: recordings are made there."""
+
+QUIET, TRIES = 0.05, 3
+"""Rounds go on until there are enough in which others took no more than this share of the processor, or until there are
+so many times as many as asked for. The least disturbed count."""
 
 PAUSE_S = 0.005
 """Between turns: threads that libraries keep spinning after their work have gone to sleep by then."""
@@ -71,7 +80,9 @@ class LeftOut:
 
 @dataclass(frozen=True)
 class SceneTimes:
-    """`device_us` is what a step of vkcat's shaders costs the device alone; see benchmarks/device_time.py."""
+    """`device_us` is what a step of vkcat's shaders costs the device alone (see benchmarks/device_time.py),
+    `disturbance` the greatest share of the processor that others took in a round, where the system tells.
+    """
 
     model: str
     batch: int
@@ -79,6 +90,7 @@ class SceneTimes:
     block: int
     checked: int
     tolerance: float
+    disturbance: float | None
     device_us: Spread
     contenders: list[Times]
     left_out: list[LeftOut]
@@ -116,9 +128,10 @@ class _Turns:
             self.device.append(own)
         time.sleep(PAUSE_S)
 
-    def forget(self) -> None:
-        self.step.clear()
-        self.device.clear()
+    def keep(self, rounds: Sequence[int]) -> None:
+        """Only these rounds count."""
+        self.step = [self.step[at] for at in rounds if self.step]
+        self.device = [self.device[at] for at in rounds if self.device]
 
     def times(self, device: Sequence[float]) -> Times:
         entry = self.worker.entry
@@ -167,7 +180,7 @@ def measure(
                 turns.append(_checked(worker, expected, effort))
             except ContenderError as error:
                 left_out.append(_left_out(worker.entry, error))
-        probe, *rest = _take_turns(turns, left_out, effort, advance)
+        (probe, *rest), disturbance = _take_turns(turns, left_out, effort, advance)
         return SceneTimes(
             model=scene.model,
             batch=scene.batch,
@@ -175,6 +188,7 @@ def measure(
             block=effort.block,
             checked=effort.checked,
             tolerance=TOLERANCE,
+            disturbance=disturbance,
             device_us=spread(probe.device),
             contenders=[turn.times(probe.device) for turn in rest],
             left_out=left_out,
@@ -202,21 +216,35 @@ def _checked(worker: Worker, expected: Expected, effort: Effort) -> _Turns:
 
 def _take_turns(
     turns: list[_Turns], left_out: list[LeftOut], effort: Effort, advance: Callable[[str], None]
+) -> tuple[list[_Turns], float | None]:
+    """Returns those that lasted with the rounds that count, and the greatest disturbance in them."""
+    for _ in range(WARMUP):
+        turns = _round(turns, 0, left_out, effort, advance)
+    for turn in turns:
+        turn.keep([])
+    disturbance = Disturbance([turn.worker.pid for turn in turns])
+    shares: list[float] = []
+    while len(shares) < TRIES * effort.rounds and sum(share <= QUIET for share in shares) < effort.rounds:
+        turns = _round(turns, len(shares), left_out, effort, advance)
+        share = disturbance.look()
+        shares.append(0.0 if share is None else share)
+    kept = sorted(sorted(range(len(shares)), key=lambda at: shares[at])[: effort.rounds])
+    for turn in turns:
+        turn.keep(kept)
+    return turns, None if share is None else max(shares[at] for at in kept)
+
+
+def _round(
+    turns: Sequence[_Turns], at: int, left_out: list[LeftOut], effort: Effort, advance: Callable[[str], None]
 ) -> list[_Turns]:
-    """Returns those that lasted. Each round begins with another. Two rounds before them are not counted: recordings are
-    made there."""
-    for at in range(-2, effort.rounds):
-        first = at % len(turns)
-        lasting = []
-        for turn in (*turns[first:], *turns[:first]):
-            advance(turn.worker.entry.name)
-            try:
-                turn.take(effort.block)
-                lasting.append(turn)
-            except ContenderError as error:
-                left_out.append(_left_out(turn.worker.entry, error))
-        turns = [turn for turn in turns if turn in lasting]
-        if at == -1:
-            for turn in turns:
-                turn.forget()
-    return turns
+    """A turn for each, another first in each round. Returns those that lasted."""
+    first = at % len(turns)
+    lasting = []
+    for turn in (*turns[first:], *turns[:first]):
+        advance(turn.worker.entry.name)
+        try:
+            turn.take(effort.block)
+            lasting.append(turn)
+        except ContenderError as error:
+            left_out.append(_left_out(turn.worker.entry, error))
+    return [turn for turn in turns if turn in lasting]

@@ -97,6 +97,10 @@ class Worker:
             }
         )
 
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
     def ready(self) -> None:
         answer = self._receive()
         if "refused" in answer:

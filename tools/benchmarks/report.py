@@ -12,12 +12,17 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.contender import DEVICE_TIME
-from benchmarks.measure import SceneTimes
+from benchmarks.measure import QUIET, SceneTimes
 from vkcat.device.layers import requested_layers
 
 FORMAT = "vkcat-bench/1"
 OWN = ("vkcat vulkan replay", "vkcat vulkan unrolled")
 """What the others are compared with."""
+
+BUSY = (
+    "**Taken on a busy machine**, as is said at each table: only ratios within a table mean anything, and none to a"
+    " library whose threads wait for each other by spinning, as torch's do."
+)
 
 
 def as_json(scenes: Sequence[SceneTimes], threads: int) -> dict[str, Any]:
@@ -60,6 +65,8 @@ def tables(results: Mapping[str, Any]) -> str:
         f" {machine['system']}; {_versions(results['scenes'])}; layers: {layers}.",
         "",
     ]
+    if any((scene["disturbance"] or 0) > QUIET for scene in results["scenes"]):
+        lines += [BUSY, ""]
     for scene in results["scenes"]:
         lines += _scene(scene)
     lines += _contenders(results["scenes"])
@@ -80,7 +87,8 @@ def _scene(scene: Mapping[str, Any]) -> list[str]:
     lines = [
         f"### {scene['model']}, {streams}",
         "",
-        f"Microseconds a step: medians of {scene['rounds']} rounds of {scene['block']} steps. {_device(scene)}",
+        f"Microseconds a step: medians of {scene['rounds']} rounds of {scene['block']} steps{_disturbed(scene)}."
+        f" {_device(scene)}",
         "",
         "| contender | step | outside kernels | error |",
         "|---|---|---|---|",
@@ -134,6 +142,11 @@ def _contenders(scenes: Sequence[Mapping[str, Any]]) -> list[str]:
         notes.update(dict.fromkeys(contender["notes"]))
     lines += [f"| {name} | {what} |" for name, what in seen.items()]
     return [*lines, "", *(f"{note}." for note in notes)]
+
+
+def _disturbed(scene: Mapping[str, Any]) -> str:
+    share = scene["disturbance"]
+    return "" if share is None else f", in which others took at most {share:.0%} of the processor"
 
 
 def _device(scene: Mapping[str, Any]) -> str:
