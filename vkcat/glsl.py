@@ -50,7 +50,7 @@ def _tool_environment(tool: str) -> dict[str, str]:
     return environment
 
 
-def _run(command: list[str], subject: str) -> None:
+def run_tool(command: list[str], subject: str) -> None:
     import subprocess
 
     done = subprocess.run(
@@ -88,7 +88,7 @@ def compile_file(source: Path, include: Path, variant: str = "") -> bytes:
 
     with tempfile.TemporaryDirectory() as folder:
         output = Path(folder) / "shader.spv"
-        _run(_compiler_command(source, include, output, VARIANTS.get(variant, ())), source.name)
+        run_tool(_compiler_command(source, include, output, VARIANTS.get(variant, ())), source.name)
         check_file(output, source.name)
         return output.read_bytes()
 
@@ -97,7 +97,7 @@ def check_file(compiled: Path, subject: str) -> None:
     """Run `spirv-val`, when it is at hand, on a compiled shader. Raises `CompileError`."""
     validator = find_tool("spirv-val")
     if validator:
-        _run([validator, "--target-env", TARGET, str(compiled)], subject)
+        run_tool([validator, "--target-env", TARGET, str(compiled)], subject)
 
 
 def variants(source: Path) -> tuple[str, ...]:
