@@ -10,9 +10,13 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
+import numpy as np
+
 from vkcat import glsl
 from vkcat.errors import ShaderError, mismatch
 from vkcat.shader import SOURCES, Shader, parted
+
+_OP_EXECUTION_MODE, _LOCAL_SIZE = 16, 17
 
 _CALL = "umulExtended("
 _IN_HALVES = """
@@ -28,22 +32,44 @@ void umul_in_halves(uint a, uint b, out uint high, out uint low) {
 
 def frozen(code: bytes, shader: Shader, spec: tuple[int, ...]) -> bytes:
     """The module with its specialisation constants as plain ones. Raises `ShaderError`."""
-    constants = shader.interface.spec.values()
-    if not constants:
+    places = shader.interface.spec.values()
+    if not places:
         return code
-    values = " ".join(f"{at}:{value}" for (at, _), value in zip(constants, spec, strict=True))
+    values = " ".join(f"{at}:{value}" for (at, _), value in zip(places, spec, strict=True))
     tool = glsl.find_tool("spirv-opt")
     if tool is None:
         raise ShaderError(mismatch(shader.name, "spirv-opt, to freeze its constants", "none", "see the extra glsl"))
     with tempfile.TemporaryDirectory() as folder:
         given, made = Path(folder) / "given.spv", Path(folder) / "made.spv"
         given.write_bytes(code)
-        command = [tool, f"--set-spec-const-default-value={values}", "--freeze-spec-const", str(given), "-o", str(made)]
+        command = [
+            tool,
+            f"--set-spec-const-default-value={values}",
+            "--freeze-spec-const",
+            "--fold-spec-const-op-composite",
+            "--unify-const",
+            str(given),
+            "-o",
+            str(made),
+        ]
         try:
             glsl.run_tool(command, shader.name)
         except glsl.CompileError as error:
             raise ShaderError(str(error)) from error
-        return made.read_bytes()
+        constants = dict(zip(shader.interface.spec, spec, strict=True))
+        return _with_local_size(made.read_bytes(), shader.interface.sized(constants))
+
+
+def _with_local_size(code: bytes, local_size: tuple[int, int, int]) -> bytes:
+    """The module with this local size: naga takes it from where a constant's does not stand."""
+    words = np.frombuffer(code, "<u4").copy()
+    at = 5
+    while at < len(words):
+        count, opcode = int(words[at]) >> 16, int(words[at]) & 0xFFFF
+        if opcode == _OP_EXECUTION_MODE and words[at + 2] == _LOCAL_SIZE:
+            words[at + 3 : at + 6] = local_size
+        at += count
+    return words.tobytes()
 
 
 def without_wide_products(shader: Shader) -> bytes | None:
