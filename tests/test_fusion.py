@@ -159,8 +159,7 @@ def test_fused_nodes(vulkan_device: Device, made: StreamConfig) -> None:
     assert {result.op for result in results} & {kernel.name for kernel in FUSED}
 
 
-@pytest.mark.parametrize("made", CONFIGS.values(), ids=CONFIGS)
-def test_fused_and_unfused_agree(device: Device, made: StreamConfig) -> None:
+def _agree(device: Device, made: StreamConfig) -> None:
     outputs = []
     for fuse in (True, False):
         runner = Runner("test", device, "vulkan", "replay", fuse=fuse)
@@ -171,3 +170,15 @@ def test_fused_and_unfused_agree(device: Device, made: StreamConfig) -> None:
         session.close()
     assert np.isfinite(outputs[0]).all()
     assert np.abs(outputs[0] - outputs[1]).max() < 2e-4
+
+
+@pytest.mark.parametrize("made", CONFIGS.values(), ids=CONFIGS)
+def test_fused_and_unfused_agree(vulkan_device: Device, made: StreamConfig) -> None:
+    _agree(vulkan_device, made)
+
+
+@pytest.mark.parametrize(
+    "made", [pytest.param(CONFIGS["ring"], id="ring"), pytest.param(CONFIGS["all"], id="all", marks=pytest.mark.long)]
+)
+def test_fused_and_unfused_agree_on_every_backend(device: Device, made: StreamConfig) -> None:
+    _agree(device, made)

@@ -27,7 +27,7 @@ MUTANTS = [
     ("gru_cell", "dropped_bias", " + b_hh[2u * H + j];", ";"),
     ("gru_cell", "reset_before", "sigmoid(to_r) * from_state", "from_state"),
     ("gru_cell", "hold_ignored", "mode[stream(t, B)] == HOLD ? before : after", "after"),
-    ("gru_cell", "restart_ignored", "return mode[stream(t, B)] == RESTART;", "return false;"),
+    ("gru_cell", "restart_ignored", "fresh[t] = mode[stream(t, B)] == RESTART;", "fresh[t] = false;"),
     ("gru_cell", "wrong_gate_of_the_state", "(r % 3u == 2u ? 3u : r % 3u)", "(r % 3u)"),
     ("gru_gates", "swapped_gates", "rh[b * pitch(H) + j] = r * before", "rh[b * pitch(H) + j] = (1.0 - r) * before"),
     ("gru_gates", "dropped_bias", "sum4(sum_r) + b_ih[j] + b_hh[j]", "sum4(sum_r) + b_ih[j]"),
@@ -195,6 +195,7 @@ def test_mutant_is_caught(lavapipe: Device, tmp_path: Path, op: str, old: str, n
     assert any(not result.passed for result in results)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("op", OPS)
 def test_unchanged_copy_passes(lavapipe: Device, op: str) -> None:
     copy = replacements(op, SOURCES / f"{op}.comp")
@@ -211,7 +212,12 @@ PACKED = [
 
 @pytest.mark.parametrize(("old", "new"), [pytest.param(old, new, id=name) for name, old, new in PACKED])
 @pytest.mark.parametrize(
-    "op", [name for name, kernel in OPS.items() if kernel.packed and not name.endswith("embedding")]
+    "op",
+    [
+        pytest.param(name, marks=[] if name == "linear" else pytest.mark.long)
+        for name, kernel in OPS.items()
+        if kernel.packed and not name.endswith("embedding")
+    ],
 )
 def test_mutant_of_the_packed_weights_is_caught(lavapipe: Device, tmp_path: Path, op: str, old: str, new: str) -> None:
     kernel = OPS[op]
