@@ -165,7 +165,7 @@ def test_command_line(tmp_path: Path) -> None:
         assert part in str(failed.exception)
     shown = run("show", folder)
     assert shown.exit_code == 0
-    assert "step blocks.0: 2 dispatches" in shown.output
+    assert "step blocks.0: 2 ops in 2 dispatches" in shown.output
     device = ["--device", "llvmpipe"]
     profiled = run("profile", folder, "--graph", "blocks.0", "--runs", "2", "--warmup", "0", *device)
     assert profiled.exit_code == 0, profiled.output

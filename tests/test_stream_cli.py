@@ -55,7 +55,7 @@ def test_init_and_show(tmp_path: Path, name: str) -> None:
     )
     table = _output("show", str(tmp_path / "m"))
     for step in shown["steps"]:
-        assert f"step {step['graph']}: {step['dispatches']} dispatches" in table
+        assert f"step {step['graph']}: {step['ops']} ops in {step['dispatches']} dispatches" in table
 
 
 def test_a_seed_gives_the_same_weights_and_another_others() -> None:
@@ -78,7 +78,8 @@ def test_show_counts_chosen_experts_alone(tmp_path: Path) -> None:
     norms, head, router = 3 * 21, 256 * 21 + 256, 5 * 21 + 5
     gru = 3 * 21 * 21 * 2 + 6 * 21
     assert tokens.active == 21 + norms + gru + router + 2 * 3 * 9 * 21 + head
-    assert generate.dispatches == tokens.dispatches + 1
+    assert generate.ops == tokens.ops + 1
+    assert generate.dispatches == tokens.dispatches, "the draw and the embedding are one"
     experts = next(part for part in tokens.parts if part.name == "blocks.1")
     assert experts.parameters == router + 5 * 3 * 9 * 21
     assert experts.state_bytes == 0

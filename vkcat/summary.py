@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 
+from vkcat.fusion import fused
 from vkcat.graph import Graph, Node, Role, Tensor
 from vkcat.model import Model
 
@@ -21,9 +23,12 @@ class Part:
 
 @dataclass(frozen=True)
 class Cost:
-    """One step of one graph. `active` are the parameters that the step reads at most."""
+    """One step of one graph. `dispatches` are those of a device with bindings enough to join all that can be joined,
+    `active` the parameters that the step reads at most.
+    """
 
     graph: str
+    ops: int
     dispatches: int
     active: int
     bytes_moved: int
@@ -49,7 +54,8 @@ def _cost(model: Model, graph: Graph) -> Cost:
         parts.setdefault(part_name(node.name), []).append(node)
     return Cost(
         graph=graph.name,
-        dispatches=len(graph.nodes),
+        ops=len(graph.nodes),
+        dispatches=len(fused(graph, sys.maxsize).nodes),
         active=_active(model, graph.nodes),
         bytes_moved=sum(node.bytes_moved for node in graph.nodes),
         parts=tuple(_part(model, name, nodes) for name, nodes in parts.items()),

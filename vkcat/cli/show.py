@@ -45,7 +45,7 @@ def _bytes(built: Model) -> str:
 
 def _table(cost: summary.Cost) -> Table:
     title = (
-        f"step {cost.graph}: {cost.dispatches} dispatches, {cost.active:,} active parameters,"
+        f"step {cost.graph}: {cost.ops} ops in {cost.dispatches} dispatches, {cost.active:,} active parameters,"
         f" {cost.bytes_moved:,} bytes moved"
     )
     table = Table(
