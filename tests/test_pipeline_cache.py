@@ -277,7 +277,9 @@ def test_a_plan_is_compiled_at_once_and_never_again(lavapipe: Any, monkeypatch: 
     )
     executor = Executor(device, graphs)
     nodes = [node for graph in graphs for node in graph.nodes]
-    wanted = {(node.shader, parameters(node, load(node.shader), default_tiling(node, "cpu")).spec) for node in nodes}
+    wanted = {
+        (node.shader, parameters(node, load(node.shader), default_tiling(node, device.info)).spec) for node in nodes
+    }
     assert sorted(created) == sorted(wanted)
     assert set(at_first_bind) == {len(wanted)}
     again = Executor(device, graphs)

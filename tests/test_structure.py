@@ -20,19 +20,21 @@ SHADERS = sorted(f"{path.stem}{suffix}" for path in SOURCES.glob("*.comp") for s
 
 # From the ground up; a module may import from its own layer and those before it.
 LAYERS = [
-    ["errors", "glsl", "tiling"],
+    ["errors", "glsl", "tiling", "usercache"],
     ["spirv", "files", "arrays", "config"],
     ["shader"],
     ["kernel", "device"],
     ["composed"],
     ["ops"],
     ["graph"],
-    ["blocks", "plan", "parameters", "fusion"],
+    ["blocks", "plan", "fusion", "tilings"],
+    ["parameters"],
     ["model", "weights", "schedules"],
     ["executor", "reference", "stored", "states", "summary", "presets"],
     ["runner", "text", "images", "telemetry", "flights"],
     ["session", "transducer", "sequences", "load", "importers", "export"],
     ["validate", "profile"],
+    ["tune"],
     ["cli"],
     ["__init__", "__main__"],
 ]

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from vkcat.device.interface import Barrier, Buffer, Command, Device, Dispatch, Memory, Slice, ToHost
 from vkcat.errors import DeviceError, InputError, mismatch
 from vkcat.graph import Graph, Node, Role, Tensor
-from vkcat.parameters import Parameters, default_tiling, parameters
+from vkcat.parameters import Parameters, chosen_tiling, parameters
 from vkcat.plan import BufferSpec, Packing, Plan, PlannedDispatch, Region, Step, schedule
 from vkcat.schedules import RUNNERS, Commands, HostTimes, Runner
 from vkcat.shader import Shader, load
@@ -88,7 +88,7 @@ class Executor:
         self.device = device
         self._closed = False
         self.plan: Plan = schedule(graphs, packing or device_packing(device))
-        self._tiling = tiling or (lambda node: default_tiling(node, device.info.kind))
+        self._tiling = tiling or (lambda node: chosen_tiling(node, device.info))
         self._parity = 0
         self._written: dict[Tensor, int] = {}
         self._views: tuple[dict[Tensor, Array], dict[Tensor, Array]] = ({}, {})

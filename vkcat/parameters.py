@@ -8,10 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from vkcat.device.interface import DeviceInfo
 from vkcat.graph import Node
 from vkcat.kernel import check_interface
 from vkcat.shader import Shader
 from vkcat.tiling import Machine, Tiling
+from vkcat.tilings import measured
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,11 @@ def parameters(node: Node, shader: Shader, tiling: Tiling) -> Parameters:
     )
 
 
-def default_tiling(node: Node, kind: str) -> Tiling:
+def default_tiling(node: Node, info: DeviceInfo) -> Tiling:
     """What runs well on a kind of device where nothing was measured."""
-    return node.kernel.tiling(node.sizes, Machine(kind == "cpu", os.cpu_count() or 1))
+    return node.kernel.tiling(node.sizes, Machine(info.kind == "cpu", os.cpu_count() or 1))
+
+
+def chosen_tiling(node: Node, info: DeviceInfo) -> Tiling:
+    """What `vkcat tune` found best for the node on this device, else the default."""
+    return measured(info, node) or default_tiling(node, info)

@@ -39,6 +39,22 @@ class Tiling:
         )
 
 
+MOST_SUMS, MOST_PARTS, MOST_AGES = 64, 1024, 512
+"""Outputs of an invocation, beyond which compilers take minutes; and what shaders have room for in shared memory."""
+
+
+def is_possible(tiling: Tiling) -> bool:
+    """Whether every shader can be run so."""
+    numbers = tiling.constants.values()
+    return (
+        all(number >= 1 and number & (number - 1) == 0 for number in numbers)
+        and tiling.split <= tiling.lanes <= MOST_LANES
+        and tiling.streams * tiling.rows <= MOST_SUMS
+        and tiling.streams * tiling.lanes <= MOST_PARTS
+        and tiling.rows * tiling.lanes <= MOST_AGES
+    )
+
+
 @dataclass(frozen=True)
 class Machine:
     """What a tiling depends on: whether the device is a software driver's, and how many cores that has."""

@@ -20,6 +20,7 @@ COMMANDS = {
     "profile": "profile",
     "run": "run",
     "show": "show",
+    "tune": "tune",
     "validate": "validate",
 }
 """Each command's module, imported when the command is asked for: none waits for what the others need."""
@@ -40,7 +41,10 @@ class _Commands(click.Group):
         return command
 
 
-EPILOG = "Environment: VKCAT_PIPELINE_CACHE is the folder for compiled pipelines, or off; see docs/backends.md."
+EPILOG = (
+    "Environment: VKCAT_PIPELINE_CACHE is the folder for compiled pipelines, VKCAT_TILINGS the file that tune writes;"
+    " either may be off. See docs/backends.md."
+)
 
 
 @click.group(

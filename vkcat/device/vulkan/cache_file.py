@@ -18,6 +18,7 @@ from pathlib import Path
 
 from vkcat.errors import InputError, mismatch
 from vkcat.files import replaced
+from vkcat.usercache import cache_folder
 
 VARIABLE = "VKCAT_PIPELINE_CACHE"
 """Environment variable: another folder for the files, or `off`."""
@@ -59,13 +60,7 @@ def user_folder(platform: str, environment: Mapping[str, str], home: Callable[[]
     if chosen:
         return None if chosen == "off" else Path(chosen)
     try:
-        if platform == "win32":
-            return Path(environment.get("LOCALAPPDATA") or home() / "AppData" / "Local") / "vkcat" / "Cache"
-        if platform == "darwin":
-            return home() / "Library" / "Caches" / "vkcat"
-        # The XDG base directory specification has a relative path ignored.
-        given = Path(environment.get("XDG_CACHE_HOME", ""))
-        return (given if given.is_absolute() else home() / ".cache") / "vkcat"
+        return cache_folder(platform, environment, home)
     except RuntimeError as error:
         expected = "a home folder for it"
         raise InputError(mismatch("pipeline cache", expected, "none", f"set {VARIABLE} to a folder, or off")) from error

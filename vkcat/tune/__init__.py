@@ -1,0 +1,6 @@
+"""Find the tiling that a device runs each product of a model in the least time."""
+
+from vkcat.tune.search import Found, tune
+from vkcat.tune.subject import tunable
+
+__all__ = ["Found", "tunable", "tune"]

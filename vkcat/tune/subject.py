@@ -1,0 +1,84 @@
+"""A node of a graph by itself, to be timed in any tiling."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from time import perf_counter_ns
+
+import numpy as np
+
+from vkcat.device.interface import Barrier, Command, Device, Memory, Recording, Slice
+from vkcat.graph import Graph, Node
+from vkcat.kernel import PRECISIONS, Case
+from vkcat.parameters import parameters
+from vkcat.shader import load
+from vkcat.tiling import Tiling
+from vkcat.tilings import node_key
+
+REPEATS = 8
+"""How many more dispatches the longer of two submissions has: the rest of a submission's cost cancels out."""
+
+
+def tunable(graphs: Sequence[Graph]) -> list[Node]:
+    """One node of each shader and sizes that leave a tiling open."""
+    nodes = {node_key(node): node for graph in graphs for node in graph.nodes}
+    return [node for node in nodes.values() if "ROWS" in load(node.shader).interface.spec]
+
+
+def case_of(node: Node) -> Case:
+    """A case of the node's kernel at its sizes."""
+    precision = node.precision if "." in node.shader else PRECISIONS[0]
+    return Case(dict(node.sizes), attributes=dict(node.attributes), precision=precision)
+
+
+class Subject:
+    """The node's tensors on a device, with its case's inputs. Closes what it made."""
+
+    def __init__(self, device: Device, node: Node) -> None:
+        self._device, self._node, self._shader = device, node, load(node.shader)
+        self._made = ExitStack()
+        case = case_of(node)
+        arrays = node.kernel.inputs(np.random.default_rng(0), case)
+        self._slices = []
+        for binding, tensor in node.tensors.items():
+            buffer = device.buffer(max(tensor.nbytes, 16), Memory.DEVICE)
+            self._made.callback(buffer.close)
+            if binding in arrays:
+                rows = np.zeros((*tensor.shape[:-1], tensor.pitch), tensor.dtype)
+                rows[..., : tensor.shape[-1]] = np.nan_to_num(arrays[binding])
+                buffer.write(rows.view(np.uint32).ravel())
+            self._slices.append(Slice(buffer, 0, buffer.nbytes))
+        self._recordings: dict[Tiling, tuple[Recording, Recording]] = {}
+
+    def _record(self, tiling: Tiling) -> tuple[Recording, Recording]:
+        given = parameters(self._node, self._shader, tiling)
+        dispatch = self._device.dispatch(
+            self._node.kernel.name, self._shader, self._slices, given.push, given.spec, given.groups
+        )
+        self._made.callback(self._device.release, dispatch)
+        pair = (self._device.recording(), self._device.recording())
+        # A barrier between: in a step, too, each waits for the one before.
+        each: list[Command] = [dispatch, Barrier(dispatch.writes)]
+        for recording, count in zip(pair, (1, 1 + REPEATS), strict=True):
+            self._made.callback(recording.close)
+            recording.record(each * count)
+        self._recordings[tiling] = pair
+        for recording in pair:
+            _timed(recording)
+        return pair
+
+    def time(self, tiling: Tiling) -> float:
+        """Nanoseconds of a dispatch, by the slope from one to several in a submission."""
+        short, long = self._recordings.get(tiling) or self._record(tiling)
+        return (_timed(long) - _timed(short)) / REPEATS
+
+    def close(self) -> None:
+        self._made.close()
+
+
+def _timed(recording: Recording) -> int:
+    begin = perf_counter_ns()
+    recording.submit()
+    recording.wait()
+    return perf_counter_ns() - begin
