@@ -25,6 +25,8 @@ from vkcat.executor import Executor
 from vkcat.graph import Graph, Role, Tensor
 from vkcat.shader import load
 
+PUSH = np.array([1, 1], np.uint32)
+
 BACKENDS = ["vulkan", pytest.param("kompute", marks=pytest.mark.skipif(not HAS_KOMPUTE, reason="kp is not installed"))]
 LIMITS = Limits(1 << 27, 1 << 30, 16, (65535,) * 3, (128, 128, 64), 128, 16 << 10, 128, 4)
 INFO = DeviceInfo(0, "Test", "cpu", (1, 1, 0), "none", 4, False, 64, 1.0, 0, LIMITS)
@@ -97,23 +99,25 @@ class _NoBuffer:
 @pytest.mark.parametrize("groups", [(65535, 1, 1), (1, 65535, 65535)])
 def test_group_count_at_the_limit(groups: tuple[int, int, int]) -> None:
     slices = [Slice(_NoBuffer(), 0, 16)] * 2  # type: ignore[arg-type]
-    check_dispatch("argmax", load("argmax"), slices, groups, INFO)
+    check_dispatch("argmax", load("argmax"), slices, PUSH, groups, INFO)
 
 
 @pytest.mark.parametrize("groups", [(65536, 1, 1), (1, 0, 1), (1, 1, 65536)])
 def test_group_count_beyond_the_limit(groups: tuple[int, int, int]) -> None:
     slices = [Slice(_NoBuffer(), 0, 16)] * 2  # type: ignore[arg-type]
     with pytest.raises(DeviceError, match="argmax: expected 1 to 65535 workgroups along"):
-        check_dispatch("argmax", load("argmax"), slices, groups, INFO)
+        check_dispatch("argmax", load("argmax"), slices, PUSH, groups, INFO)
 
 
-def test_missing_binding_and_oversized_range() -> None:
+def test_missing_binding_oversized_range_and_push_constants() -> None:
     part = Slice(_NoBuffer(), 0, 16)  # type: ignore[arg-type]
+    with pytest.raises(DeviceError, match="argmax: expected 8 bytes of push constants, got 4"):
+        check_dispatch("argmax", load("argmax"), [part, part], PUSH[:1], (1, 1, 1), INFO)
     with pytest.raises(DeviceError, match="argmax: expected 2 bindings, got 1"):
-        check_dispatch("argmax", load("argmax"), [part], (1, 1, 1), INFO)
+        check_dispatch("argmax", load("argmax"), [part], PUSH, (1, 1, 1), INFO)
     large = dataclasses.replace(part, size=(1 << 27) + 4)
     with pytest.raises(DeviceError, match="argmax: x: expected at most 134217728 bytes"):
-        check_dispatch("argmax", load("argmax"), [large, part], (1, 1, 1), INFO)
+        check_dispatch("argmax", load("argmax"), [large, part], PUSH, (1, 1, 1), INFO)
 
 
 @given(st.integers(0, 2**64 - 1), st.integers(0, 2**30), st.sampled_from([36, 48, 64]), st.sampled_from([1.0, 83.33]))

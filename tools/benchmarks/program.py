@@ -144,7 +144,7 @@ class _Notes(Lifetime):
         groups: tuple[int, int, int],
     ) -> Dispatch:
         check_shader(shader, spec, self.info)
-        check_dispatch(name, shader, slices, groups, self.info)
+        check_dispatch(name, shader, slices, push, groups, self.info)
         places = {id(buffer): at for at, buffer in enumerate(self.buffers)}
         call = Call(shader, tuple(places[id(part.buffer)] for part in slices), push, tuple(spec), groups)
         return Dispatch.of(name, shader, slices, call)

@@ -220,7 +220,7 @@ class KomputeDevice(Lifetime):
     ) -> Dispatch:
         self.check_open()
         check_shader(shader, spec, self.info)
-        check_dispatch(name, shader, slices, groups, self.info)
+        check_dispatch(name, shader, slices, push, groups, self.info)
         if [binding.index for binding in shader.interface.bindings] != list(range(len(slices))):
             raise DeviceError(mismatch(f"{name}: bindings", "0, 1, 2, ... for kompute", shader.interface.bindings))
         tensors = [part.buffer.tensor for part in slices]  # type: ignore[attr-defined]

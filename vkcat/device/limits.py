@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from vkcat.device.interface import DeviceInfo, Slice
+from vkcat.device.interface import DeviceInfo, Slice, Words
 from vkcat.errors import DeviceError, mismatch
 from vkcat.shader import Shader
 
@@ -33,10 +33,14 @@ def check_shader(shader: Shader, spec: Sequence[int], info: DeviceInfo) -> None:
 
 
 def check_dispatch(
-    name: str, shader: Shader, slices: Sequence[Slice], groups: tuple[int, int, int], info: DeviceInfo
+    name: str, shader: Shader, slices: Sequence[Slice], push: Words, groups: tuple[int, int, int], info: DeviceInfo
 ) -> None:
-    """Raises `DeviceError` for a missing binding, an oversized range, or a group count beyond the limit."""
+    """Raises `DeviceError` for a missing binding, an oversized range, push constants of another size than the shader's,
+    or a group count beyond the limit.
+    """
     limits = info.limits
+    if push.nbytes != shader.interface.push_bytes:
+        raise DeviceError(mismatch(name, f"{shader.interface.push_bytes} bytes of push constants", push.nbytes))
     if len(slices) != len(shader.interface.bindings):
         raise DeviceError(mismatch(name, f"{len(shader.interface.bindings)} bindings", len(slices)))
     for binding, part in zip(shader.interface.bindings, slices, strict=True):

@@ -74,7 +74,7 @@ class VulkanDevice(Lifetime):
     ) -> Dispatch:
         self.check_open()
         check_shader(shader, spec, self.info)
-        check_dispatch(name, shader, slices, groups, self.info)
+        check_dispatch(name, shader, slices, push, groups, self.info)
         pipeline = self._pipelines.get(shader, spec)
         descriptors = bind(self._core, pipeline, shader, slices)
         dispatch = Dispatch.of(name, shader, slices, Prepared(pipeline, [descriptors.handle], push, groups))
