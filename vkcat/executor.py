@@ -97,11 +97,11 @@ class Executor:
             self._made = made
             # Odd steps run what even ones do.
             nodes = [planned.node for even, _ in self.plan.steps.values() for planned in even.dispatches]
-            pairs = [self._given(node, shaders or {}) for node in nodes]
-            device.prepare((shader, given.spec) for shader, given in pairs)
+            given = {node: self._given(node, shaders or {}) for node in nodes}
+            device.prepare((shader, numbers.spec) for shader, numbers in given.values())
             self._buffers = [self._buffer(spec) for spec in self.plan.buffers]
             self._commands = {
-                name: (self._prepare(even, shaders or {}), self._prepare(odd, shaders or {}))
+                name: (self._prepare(even, given), self._prepare(odd, given))
                 for name, (even, odd) in self.plan.steps.items()
             }
             self._run = self._runner(schedule_name, timestamps=False)
@@ -134,12 +134,12 @@ class Executor:
     def _slices(self, regions: Sequence[Region]) -> tuple[Slice, ...]:
         return tuple(self._slice(region) for region in regions)
 
-    def _prepare(self, step: Step, shaders: Mapping[str, Shader]) -> list[Command]:
+    def _prepare(self, step: Step, given: Mapping[Node, tuple[Shader, Parameters]]) -> list[Command]:
         commands: list[Command] = []
         for planned in step.dispatches:
             if planned.barrier is not None:
                 commands.append(Barrier(self._slices(planned.barrier)))
-            commands.append(self._dispatch(planned, shaders))
+            commands.append(self._dispatch(planned, *given[planned.node]))
         if step.to_host:
             commands.append(ToHost(self._slices(step.to_host)))
         return commands
@@ -149,11 +149,9 @@ class Executor:
         shader = shaders.get(node.shader) or load(node.shader)
         return shader, parameters(node, shader, self._tiling(node))
 
-    def _dispatch(self, planned: PlannedDispatch, shaders: Mapping[str, Shader]) -> Dispatch:
-        node = planned.node
-        shader, given = self._given(node, shaders)
-        slices = self._slices(planned.regions)
-        dispatch = self.device.dispatch(node.kernel.name, shader, slices, given.push, given.spec, given.groups)
+    def _dispatch(self, planned: PlannedDispatch, shader: Shader, given: Parameters) -> Dispatch:
+        name, slices = planned.node.kernel.name, self._slices(planned.regions)
+        dispatch = self.device.dispatch(name, shader, slices, given.push, given.spec, given.groups)
         self._made.callback(self.device.release, dispatch)
         return dispatch
 
@@ -186,7 +184,7 @@ class Executor:
             expected, got = f"{tensor.dtype} {tensor.shape}", f"{values.dtype} {values.shape}"
             raise InputError(mismatch(tensor.name, expected, got))
         region = self.plan.regions[tensor][self._parity]
-        self._buffers[region.buffer].write(_padded(tensor, np.ascontiguousarray(values)), region.offset)
+        self._buffers[region.buffer].write(padded(tensor, np.ascontiguousarray(values)), region.offset)
 
     @_exclusive
     def read(self, tensor: Tensor) -> Array:
@@ -286,7 +284,7 @@ class Executor:
                 self._made.close()
 
 
-def _padded(tensor: Tensor, values: Array) -> NDArray[np.uint32]:
+def padded(tensor: Tensor, values: Array) -> NDArray[np.uint32]:
     """The words of a tensor's rows.
 
     A shader that lets padding count shows it: NaN, or an index past every table.

@@ -16,9 +16,8 @@ from __future__ import annotations
 import numpy as np
 
 from vkcat.composed import composed, composed_operations
-from vkcat.kernel import Array, Arrays, Case, Kernel, Launch, Part, Sizes, products
-from vkcat.ops import add, norm_gru_cell
-from vkcat.tiling import Tiling
+from vkcat.kernel import Array, Arrays, Case, Kernel, Part
+from vkcat.ops import add, gru_cell, norm_gru_cell
 
 PARTS = (*norm_gru_cell.PARTS, Part(add.KERNEL, {"a": "x", "b": "h_next", "y": "total"}))
 
@@ -28,10 +27,6 @@ _reference = composed(PARTS, ("h_next", "total"))
 def bound(t: Arrays) -> dict[str, Array]:
     after, error = _reference(t)["h_next"], norm_gru_cell.bound(t)["h_next"]
     return {"h_next": error, "total": error + add.bound({"a": np.abs(t["x"]), "b": np.abs(after) + error})["y"]}
-
-
-def launch(sizes: Sizes, tiling: Tiling) -> Launch:
-    return Launch.of_products(sizes["H"], sizes["B"], tiling)
 
 
 def inputs(rng: np.random.Generator, case: Case) -> dict[str, Array]:
@@ -59,11 +54,11 @@ KERNEL = Kernel(
     reference=_reference,
     bound=bound,
     why="norm_gru_cell's and one rounding",
-    launch=launch,
+    launch=gru_cell.launch,
     inputs=inputs,
     operations=composed_operations(PARTS, SHAPES),
     attributes=("eps",),
-    tiling=products("H", 3),
+    tiling=gru_cell.KERNEL.tiling,
     packed=("w_ih", "w_hh"),
     parts=PARTS,
     cases=(

@@ -13,9 +13,8 @@ from __future__ import annotations
 import numpy as np
 
 from vkcat.composed import composed, composed_operations
-from vkcat.kernel import Array, Arrays, Case, Kernel, Launch, Part, Sizes, products
+from vkcat.kernel import Array, Arrays, Case, Kernel, Part
 from vkcat.ops import add, linear
-from vkcat.tiling import Tiling
 
 PARTS = (Part(linear.KERNEL), Part(add.KERNEL, {"a": "base", "b": "y", "y": "total"}))
 
@@ -23,10 +22,6 @@ PARTS = (Part(linear.KERNEL), Part(add.KERNEL, {"a": "base", "b": "y", "y": "tot
 def bound(t: Arrays) -> dict[str, Array]:
     y, error = linear.reference(t)["y"], linear.bound(t)["y"]
     return {"y": error, "total": error + add.bound({"a": np.abs(t["base"]), "b": np.abs(y) + error})["y"]}
-
-
-def launch(sizes: Sizes, tiling: Tiling) -> Launch:
-    return Launch.of_products(sizes["N"], sizes["B"], tiling)
 
 
 def inputs(rng: np.random.Generator, case: Case) -> dict[str, Array]:
@@ -43,10 +38,10 @@ KERNEL = Kernel(
     reference=composed(PARTS, ("y", "total")),
     bound=bound,
     why="linear's and one rounding",
-    launch=launch,
+    launch=linear.launch,
     inputs=inputs,
     operations=composed_operations(PARTS, SHAPES),
-    tiling=products("N", 1),
+    tiling=linear.KERNEL.tiling,
     packed=("w",),
     parts=PARTS,
     cases=(

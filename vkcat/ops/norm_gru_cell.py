@@ -18,9 +18,8 @@ from __future__ import annotations
 import numpy as np
 
 from vkcat.composed import composed, composed_operations, run_part
-from vkcat.kernel import Array, Arrays, Case, Kernel, Launch, Part, Sizes, products
+from vkcat.kernel import Array, Arrays, Case, Kernel, Part
 from vkcat.ops import gru_cell, rms_norm
-from vkcat.tiling import Tiling
 
 PARTS = (Part(rms_norm.KERNEL, {"y": "normed"}), Part(gru_cell.KERNEL, {"x": "normed"}))
 
@@ -28,10 +27,6 @@ PARTS = (Part(rms_norm.KERNEL, {"y": "normed"}), Part(gru_cell.KERNEL, {"x": "no
 def bound(t: Arrays) -> dict[str, Array]:
     x = run_part(PARTS[0], t)["normed"]
     return {"h_next": gru_cell.error({**t, "x": x}, rms_norm.bound(t)["y"])}
-
-
-def launch(sizes: Sizes, tiling: Tiling) -> Launch:
-    return Launch.of_products(sizes["H"], sizes["B"], tiling)
 
 
 def inputs(rng: np.random.Generator, case: Case) -> dict[str, Array]:
@@ -48,11 +43,11 @@ KERNEL = Kernel(
     reference=composed(PARTS, ("h_next",)),
     bound=bound,
     why="gru_cell's, and what the products make of rms_norm's",
-    launch=launch,
+    launch=gru_cell.launch,
     inputs=inputs,
     operations=composed_operations(PARTS, SHAPES),
     attributes=("eps",),
-    tiling=products("H", 3),
+    tiling=gru_cell.KERNEL.tiling,
     packed=("w_ih", "w_hh"),
     parts=PARTS,
     cases=(

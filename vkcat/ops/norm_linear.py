@@ -16,9 +16,8 @@ from __future__ import annotations
 import numpy as np
 
 from vkcat.composed import composed, composed_operations, run_part
-from vkcat.kernel import Array, Arrays, Case, Kernel, Launch, Part, Sizes, products
+from vkcat.kernel import Array, Arrays, Case, Kernel, Part
 from vkcat.ops import linear, rms_norm
-from vkcat.tiling import Tiling
 
 PARTS = (Part(rms_norm.KERNEL, {"y": "normed"}), Part(linear.KERNEL, {"x": "normed"}))
 
@@ -28,10 +27,6 @@ def bound(t: Arrays) -> dict[str, Array]:
     x = run_part(PARTS[0], t)["normed"]
     carried = rms_norm.bound(t)["y"] @ np.abs(t["w"]).T
     return {"y": linear.bound({**t, "x": x})["y"] + carried}
-
-
-def launch(sizes: Sizes, tiling: Tiling) -> Launch:
-    return Launch.of_products(sizes["N"], sizes["B"], tiling)
 
 
 def inputs(rng: np.random.Generator, case: Case) -> dict[str, Array]:
@@ -52,11 +47,11 @@ KERNEL = Kernel(
     reference=composed(PARTS, ("y",)),
     bound=bound,
     why="linear's, and the product of rms_norm's",
-    launch=launch,
+    launch=linear.launch,
     inputs=inputs,
     operations=composed_operations(PARTS, SHAPES),
     attributes=("eps",),
-    tiling=products("N", 1),
+    tiling=linear.KERNEL.tiling,
     packed=("w",),
     parts=PARTS,
     cases=(

@@ -15,9 +15,8 @@ from __future__ import annotations
 import numpy as np
 
 from vkcat.composed import composed, composed_operations, run_part
-from vkcat.kernel import Array, Arrays, Case, Kernel, Launch, Part, Sizes, products
+from vkcat.kernel import Array, Arrays, Case, Kernel, Part
 from vkcat.ops import mlp, rms_norm
-from vkcat.tiling import Tiling
 
 PARTS = (Part(rms_norm.KERNEL, {"y": "normed"}), Part(mlp.KERNEL, {"x": "normed"}))
 
@@ -25,10 +24,6 @@ PARTS = (Part(rms_norm.KERNEL, {"y": "normed"}), Part(mlp.KERNEL, {"x": "normed"
 def bound(t: Arrays) -> dict[str, Array]:
     x = run_part(PARTS[0], t)["normed"]
     return {"hidden": mlp.error({**t, "x": x}, rms_norm.bound(t)["y"])}
-
-
-def launch(sizes: Sizes, tiling: Tiling) -> Launch:
-    return Launch.of_products(sizes["M"], sizes["B"], tiling)
 
 
 def inputs(rng: np.random.Generator, case: Case) -> dict[str, Array]:
@@ -48,11 +43,11 @@ KERNEL = Kernel(
     reference=composed(PARTS, ("hidden",)),
     bound=bound,
     why="mlp's, and what the products make of rms_norm's",
-    launch=launch,
+    launch=mlp.launch,
     inputs=inputs,
     operations=composed_operations(PARTS, SHAPES),
     attributes=("eps", "situ"),
-    tiling=products("M", 2),
+    tiling=mlp.KERNEL.tiling,
     packed=("w_in",),
     parts=PARTS,
     cases=(

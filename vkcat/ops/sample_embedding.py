@@ -12,9 +12,8 @@ from __future__ import annotations
 import numpy as np
 
 from vkcat.composed import composed, composed_operations
-from vkcat.kernel import Array, Arrays, Case, Kernel, Launch, Part, Sizes
+from vkcat.kernel import Array, Arrays, Case, Kernel, Part
 from vkcat.ops import embedding, sample
-from vkcat.tiling import Tiling
 
 PARTS = (Part(sample.KERNEL), Part(embedding.KERNEL, {"ids": "token"}))
 
@@ -23,10 +22,6 @@ _KEPT = sample.KERNEL.updates
 
 def bound(t: Arrays) -> dict[str, Array]:
     return sample.bound(t) | {"y": np.zeros((len(t["token"]), t["table"].shape[1]))}
-
-
-def launch(sizes: Sizes, tiling: Tiling) -> Launch:
-    return sample.launch(sizes, tiling)
 
 
 def inputs(rng: np.random.Generator, case: Case) -> dict[str, Array]:
@@ -49,7 +44,7 @@ KERNEL = Kernel(
     reference=composed(PARTS, (*_KEPT, "y")),
     bound=bound,
     why="an index and a copy are exact",
-    launch=launch,
+    launch=sample.launch,
     inputs=inputs,
     operations=composed_operations(PARTS, SHAPES),
     packed=("table",),

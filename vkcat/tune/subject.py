@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import ExitStack
-from time import perf_counter_ns
 
 import numpy as np
 
 from vkcat.device.interface import Barrier, Command, Device, Memory, Recording, Slice
+from vkcat.executor import padded
 from vkcat.graph import Graph, Node
 from vkcat.kernel import PRECISIONS, Case
 from vkcat.parameters import parameters
+from vkcat.profile.floors import timed
 from vkcat.shader import load
 from vkcat.tiling import Tiling
 from vkcat.tilings import node_key
@@ -45,9 +46,7 @@ class Subject:
             buffer = device.buffer(max(tensor.nbytes, 16), Memory.DEVICE)
             self._made.callback(buffer.close)
             if binding in arrays:
-                rows = np.zeros((*tensor.shape[:-1], tensor.pitch), tensor.dtype)
-                rows[..., : tensor.shape[-1]] = np.nan_to_num(arrays[binding])
-                buffer.write(rows.view(np.uint32).ravel())
+                buffer.write(padded(tensor, np.nan_to_num(arrays[binding]).astype(tensor.dtype)))
             self._slices.append(Slice(buffer, 0, buffer.nbytes))
         self._recordings: dict[Tiling, tuple[Recording, Recording]] = {}
 
@@ -65,20 +64,13 @@ class Subject:
             recording.record(each * count)
         self._recordings[tiling] = pair
         for recording in pair:
-            _timed(recording)
+            timed(recording)
         return pair
 
     def time(self, tiling: Tiling) -> float:
         """Nanoseconds of a dispatch, by the slope from one to several in a submission."""
         short, long = self._recordings.get(tiling) or self._record(tiling)
-        return (_timed(long) - _timed(short)) / REPEATS
+        return (timed(long) - timed(short)) / REPEATS
 
     def close(self) -> None:
         self._made.close()
-
-
-def _timed(recording: Recording) -> int:
-    begin = perf_counter_ns()
-    recording.submit()
-    recording.wait()
-    return perf_counter_ns() - begin
