@@ -10,7 +10,7 @@ from vkcat.cli.files import write_json
 from vkcat.cli.progress import progress
 from vkcat.config import ModelConfig
 from vkcat.device.interface import Device
-from vkcat.profile import costmodel
+from vkcat.profile import costmodel, report
 from vkcat.profile.points import measure_points
 
 
@@ -24,7 +24,7 @@ def fit_costs(
         )
     found = costmodel.fit(points, step)
     out = console()
-    out.print(f"device: {device.info.name} ({device.info.kind}), driver: {device.info.driver}")
+    out.print(report.device_line(device))
     out.print(f"step: {graph}, batch {batch}; {warmup} warm-up rounds, {runs} measured, of {len(points)} points")
     for table in costmodel.tables(found):
         out.print(table)

@@ -11,7 +11,7 @@ from vkcat.cli.files import write_json
 from vkcat.cli.progress import progress
 from vkcat.config import ModelConfig
 from vkcat.device.interface import Device
-from vkcat.profile import sweep
+from vkcat.profile import report, sweep
 
 
 def sweep_sizes(
@@ -42,7 +42,7 @@ def sweep_sizes(
             advance=advance,
         )
     out = console()
-    out.print(f"device: {device.info.name} ({device.info.kind}), driver: {device.info.driver}")
+    out.print(report.device_line(device))
     out.print(f"step: {graph}; {warmup} warm-up steps, {runs} measured, in blocks that take turns; random weights")
     for table in sweep.tables(found):
         out.print(table)

@@ -22,12 +22,16 @@ NOTE = (
 )
 
 
+def device_line(device: Device) -> str:
+    """What all figures of a profile depend on."""
+    info, layers = device.info, ", ".join(active_layers()) or "none active"
+    return f"device: {info.name} ({info.kind}), driver: {info.driver}, layers: {layers}"
+
+
 def heading(measurement: Measurement, devices: Sequence[Device]) -> list[str]:
-    info = devices[0].info
-    layers = ", ".join(active_layers()) or "none active"
     moved = measurement.bytes_per_step
     return [
-        f"device: {info.name} ({info.kind}), driver: {info.driver}, layers: {layers}",
+        device_line(devices[0]),
         f"step: {measurement.graph}, batch {measurement.batch}; {measurement.warmup} warm-up steps,"
         f" {measurement.runs} measured, in blocks that take turns",
         f"bytes moved: at most {moved:,} a step, {moved // measurement.batch:,} a token; of experts only the chosen",
