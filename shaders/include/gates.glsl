@@ -18,7 +18,17 @@ float gated(float gate, float up, bool situ) {
     return gate * sigmoid(gate) * up;
 }
 
+// What a unit of a GRU becomes, from what its gates are given: r, z, and of n the input's and the state's part.
+float gru_update(float to_r, float to_z, float from_input, float from_state, float before) {
+    float z = sigmoid(to_z);
+    float n = tanh_exp(from_input + sigmoid(to_r) * from_state);
+    return (1.0 - z) * n + z * before;
+}
+
 // What a step does to one stream of the batch.
 const uint HOLD = 0u;     // the state stays as it is
 const uint STEP = 1u;     // the state advances
 const uint RESTART = 2u;  // the state advances from zero, whatever it held
+
+// Whether a stream reads the row t of a sequence, of whose rows the first `length` are its own.
+bool is_read(uint mode, uint t, uint length) { return mode != HOLD && t < length; }

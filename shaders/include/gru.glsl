@@ -44,9 +44,6 @@ float next_state(uint r, uint t) {
     float to_z = across(sum4(sums[at + TILE])) + b_ih[H + j] + b_hh[H + j];
     float from_input = across(sum4(sums[at + 2u * TILE])) + b_ih[2u * H + j];
     float from_state = across(sum4(sums[at + 3u * TILE])) + b_hh[2u * H + j];
-    float z = sigmoid(to_z);
-    float n = tanh_exp(from_input + sigmoid(to_r) * from_state);
     float before = state4(t, j >> 2)[j & 3u];
-    float after = (1.0 - z) * n + z * before;
-    return mode[stream(t, B)] == HOLD ? before : after;
+    return mode[stream(t, B)] == HOLD ? before : gru_update(to_r, to_z, from_input, from_state, before);
 }

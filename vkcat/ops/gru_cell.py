@@ -28,6 +28,9 @@ from vkcat.kernel import UNIT_ROUNDOFF, Array, Arrays, Case, Kernel, Launch, Siz
 from vkcat.ops.gates import GATE_ERROR, HOLD, RESTART, draw_modes, sigmoid
 from vkcat.tiling import Tiling
 
+UNIT_OPERATIONS = 11
+"""Of a unit's gates and update: r and z two each, n three, the update four."""
+
 
 def started(h: Array, mode: Array) -> Array:
     """The state a step begins from: zero where the stream restarts, whatever h held there."""
@@ -36,12 +39,16 @@ def started(h: Array, mode: Array) -> Array:
 
 def reference(t: Arrays) -> dict[str, Array]:
     h = started(t["h"], t["mode"])
-    i_r, i_z, i_n = np.split(t["x"] @ t["w_ih"].T + t["b_ih"], 3, axis=1)
-    h_r, h_z, h_n = np.split(h @ t["w_hh"].T + t["b_hh"], 3, axis=1)
-    r = sigmoid(i_r + h_r)
+    after = next_state(t["x"] @ t["w_ih"].T + t["b_ih"], h @ t["w_hh"].T + t["b_hh"], h)
+    return {"h_next": np.where((t["mode"] == HOLD)[:, None], t["h"], after)}
+
+
+def next_state(from_input: Array, from_state: Array, h: Array) -> Array:
+    """h' (B, H) from what the input and the state h give of r, z and n, each (B, 3H) with its bias."""
+    (i_r, i_z, i_n), (h_r, h_z, h_n) = (np.split(part, 3, axis=1) for part in (from_input, from_state))
     z = sigmoid(i_z + h_z)
-    n = np.tanh(i_n + r * h_n)
-    return {"h_next": np.where((t["mode"] == HOLD)[:, None], t["h"], (1 - z) * n + z * h)}
+    n = np.tanh(i_n + sigmoid(i_r + h_r) * h_n)
+    return np.asarray((1 - z) * n + z * h)
 
 
 def preactivation_errors(t: Arrays, h: Array) -> tuple[Array, Array]:
@@ -69,20 +76,24 @@ def bound(t: Arrays) -> dict[str, Array]:
 
 
 def error(t: Arrays, x_error: Array) -> Array:
-    """The products' bounds through the gates, which are monotone, when x is wrong by up to `x_error` already."""
+    """The bound when x is wrong by up to `x_error` already."""
     h = started(t["h"], t["mode"])
-    i_r, i_z, i_n = np.split(t["x"] @ t["w_ih"].T + t["b_ih"], 3, axis=1)
-    h_r, h_z, h_n = np.split(h @ t["w_hh"].T + t["b_hh"], 3, axis=1)
     x_errors, h_errors = preactivation_errors(t, h)
-    e_ir, e_iz, e_in = np.split(x_errors + x_error @ np.abs(t["w_ih"]).T, 3, axis=1)
-    e_hr, e_hz, e_hn = np.split(h_errors, 3, axis=1)
+    from_input, from_state = t["x"] @ t["w_ih"].T + t["b_ih"], h @ t["w_hh"].T + t["b_hh"]
+    update = next_error(from_input, from_state, h, x_errors + x_error @ np.abs(t["w_ih"]).T, h_errors)
+    return np.asarray(np.where((t["mode"] == HOLD)[:, None], 0.0, update))
+
+
+def next_error(from_input: Array, from_state: Array, h: Array, input_error: Array, state_error: Array) -> Array:
+    """The bound of `next_state`, by those of what it is given but h: through the gates, which are monotone."""
+    (i_r, i_z, i_n), (h_r, h_z, h_n) = (np.split(part, 3, axis=1) for part in (from_input, from_state))
+    (e_ir, e_iz, e_in), (e_hr, e_hz, e_hn) = (np.split(part, 3, axis=1) for part in (input_error, state_error))
     r, z = sigmoid(i_r + h_r), sigmoid(i_z + h_z)
     r_error = moved(sigmoid, i_r + h_r, e_ir + e_hr)
     z_error = moved(sigmoid, i_z + h_z, e_iz + e_hz)
     n_in = i_n + r * h_n
     e_n = e_in + (r + r_error) * e_hn + np.abs(h_n) * (r_error + 2 * UNIT_ROUNDOFF) + 2 * UNIT_ROUNDOFF * np.abs(n_in)
-    update = update_error(h, np.tanh(n_in), z, moved(np.tanh, n_in, e_n), z_error)
-    return np.asarray(np.where((t["mode"] == HOLD)[:, None], 0.0, update))
+    return update_error(h, np.tanh(n_in), z, moved(np.tanh, n_in, e_n), z_error)
 
 
 def launch(sizes: Sizes, tiling: Tiling) -> Launch:
@@ -90,9 +101,9 @@ def launch(sizes: Sizes, tiling: Tiling) -> Launch:
 
 
 def operations(sizes: Sizes, attributes: Mapping[str, float]) -> int:
-    """Six products' rows with their biases; r and z two each, n three, the update four."""
+    """Six products' rows with their biases, and the gates'."""
     B, I, H = (sizes[name] for name in "BIH")
-    return B * H * (6 * (I + H) + 6 + 11)
+    return B * H * (6 * (I + H) + 6 + UNIT_OPERATIONS)
 
 
 def inputs(rng: np.random.Generator, case: Case) -> dict[str, Array]:

@@ -1,0 +1,58 @@
+#version 450
+#extension GL_GOOGLE_include_directive : require
+#include "rows.glsl"
+#include "gates.glsl"
+#include "tiling.glsl"
+#include "workgroup.glsl"
+
+// ring_attention of every step of a sequence: over the sequence's own keys and values up to that step, and before them
+// the ring's, as it was before the sequence. One workgroup a row and head.
+
+layout(push_constant) uniform Sizes { uint R; uint B; uint W; uint C; uint Q; uint N; };
+
+layout(binding = 0) readonly buffer Query { float q[]; };
+layout(binding = 1) readonly buffer K { float k[]; };
+layout(binding = 2) readonly buffer V { float v[]; };
+layout(binding = 3) readonly buffer T { uint t[]; };
+layout(binding = 4) readonly buffer Mode { uint mode[]; };
+layout(binding = 5) readonly buffer Lengths { uint lengths[]; };
+layout(binding = 6) readonly buffer Slopes { float slopes[]; };
+layout(binding = 7) readonly buffer KRing { float k_ring[]; };
+layout(binding = 8) readonly buffer VRing { float v_ring[]; };
+layout(binding = 9) writeonly buffer Out { float o[]; };
+
+uint row = gl_WorkGroupID.x;
+uint head_index = gl_WorkGroupID.y;
+uint b = row % B;
+uint now = row / B;
+uint d = Q / N;
+uint group = head_index / (N / (C / d));
+uint before = mode[b] == RESTART ? 0u : t[b];
+uint newest = (before + W - 1u) % W;  // the slot of the step before the sequence
+
+// Entries of the ring are told from the sequence's by this bit; a buffer has fewer numbers.
+const uint OF_RING = 0x80000000u;
+
+uint entry(uint age) {
+    if (age <= now) return (row - age * B) * pitch(C) + group * d;
+    uint back = age - now - 1u;
+    uint slot = newest >= back ? newest - back : newest + W - back;
+    return OF_RING | ((b * W + slot) * pitch(C) + group * d);
+}
+
+float key(uint at) { return at >= OF_RING ? k_ring[at ^ OF_RING] : k[at]; }
+
+float past(uint at) { return at >= OF_RING ? v_ring[at ^ OF_RING] : v[at]; }
+
+#define QUERY(i) q[row * pitch(Q) + head_index * d + i]
+#define ENTRY(age) entry(age)
+#define KEY(at) key(at)
+#define PAST(at) past(at)
+#include "attend.glsl"
+
+void main() {
+    attend_nothing(d);
+    uint count = is_read(mode[b], now, lengths[b]) ? min(min(before, W) + now + 1u, W) : 0u;
+    attend(0u, count, d, slopes[head_index]);
+    for (uint i = gl_LocalInvocationID.x; i < d; i += LANES) o[row * pitch(Q) + head_index * d + i] = answer(i);
+}
