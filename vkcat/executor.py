@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from functools import wraps
+from functools import partial, wraps
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 import numpy as np
@@ -14,8 +14,8 @@ from vkcat.device.interface import Barrier, Buffer, Command, Device, Dispatch, M
 from vkcat.errors import DeviceError, InputError, mismatch
 from vkcat.graph import Graph, Node, Role, Tensor
 from vkcat.parameters import Parameters, chosen_tiling, parameters
-from vkcat.plan import BufferSpec, Packing, Plan, PlannedDispatch, Region, Step, schedule
-from vkcat.schedules import RUNNERS, Commands, HostTimes, Runner
+from vkcat.plan import Packing, Plan, PlannedDispatch, Region, Step, schedule
+from vkcat.schedules import RUNNERS, SUBMIT_LIMIT_MS, Commands, HostTimes, Runner
 from vkcat.shader import Shader, load
 from vkcat.tiling import Tiling
 
@@ -30,6 +30,8 @@ R = TypeVar("R")
 
 class Steps(Protocol):
     """What a session needs of whatever runs its graphs: a device or the reference."""
+
+    def add(self, graphs: Sequence[Graph]) -> None: ...
 
     def write(self, tensor: Tensor, values: Array) -> None: ...
 
@@ -65,8 +67,8 @@ def _exclusive(method: Callable[Concatenate[Executor, P], R]) -> Callable[Concat
 class Executor:
     """Graphs planned and prepared on a device.
 
-    `shaders` replaces shaders by name, `tiling` how products are shared out. With `timestamps` there is `timed_step` as
-    well.
+    `submit_limit_ms` is how long a submission of many steps may take. `shaders` replaces shaders by name, `tiling` how
+    products are shared out. With `timestamps` there is `timed_step` as well.
 
     Executors on one device may be used from several threads, each executor from one at a time. Raises `DeviceError`
     when something does not fit the device, or the device or executor has been closed.
@@ -79,6 +81,7 @@ class Executor:
         schedule_name: str = "replay",
         *,
         timestamps: bool = False,
+        submit_limit_ms: float = SUBMIT_LIMIT_MS,
         shaders: Mapping[str, Shader] | None = None,
         packing: Packing | None = None,
         tiling: Callable[[Node], Tiling] | None = None,
@@ -87,73 +90,80 @@ class Executor:
             raise InputError(mismatch("schedule", f"one of {', '.join(RUNNERS)}", repr(schedule_name)))
         self.device = device
         self._closed = False
-        self.plan: Plan = schedule(graphs, packing or device_packing(device))
+        self._make_runner = partial(RUNNERS[schedule_name], device, submit_limit_ms=submit_limit_ms)
+        self._timestamps = timestamps
+        self._shaders = shaders or {}
+        self._packing = packing or device_packing(device)
         self._tiling = tiling or (lambda node: chosen_tiling(node, device.info))
         self._parity = 0
         self._written: dict[Tensor, int] = {}
         self._views: tuple[dict[Tensor, Array], dict[Tensor, Array]] = ({}, {})
+        self.plan = Plan()
+        self._buffers: list[Buffer] = []
+        self._dispatches: dict[tuple[Node, tuple[Region, ...]], Dispatch] = {}
+        self._commands: dict[str, tuple[list[Command], list[Command]]] = {}
+        # By graph; those that time its dispatches are the same where that is not asked for.
+        self._runners: dict[str, Runner] = {}
+        self._timed: dict[str, Runner] = {}
+        self._last: Runner | None = None
+        self._made = ExitStack()
+        self._add(graphs)
+
+    @_exclusive
+    def add(self, graphs: Sequence[Graph]) -> None:
+        """Plan and prepare more graphs, which may share tensors with those there are: all go on as they stand.
+
+        No launch may be unfinished. When one does not fit, everything is as it was.
+        """
+        self._add(graphs)
+
+    def _add(self, graphs: Sequence[Graph]) -> None:
+        device = self.device
+        plan = schedule(graphs, self._packing, self.plan)
+        # Odd steps run what even ones do.
+        nodes = [planned.node for graph in graphs for planned in plan.steps[graph.name][0].dispatches]
         with device.lock, ExitStack() as made:
             device.check_open()
-            self._made = made
-            # Odd steps run what even ones do.
-            nodes = [planned.node for even, _ in self.plan.steps.values() for planned in even.dispatches]
-            given = {node: self._given(node, shaders or {}) for node in nodes}
+            given = {node: self._given(node) for node in nodes}
             device.prepare((shader, numbers.spec) for shader, numbers in given.values())
-            self._buffers = [self._buffer(spec) for spec in self.plan.buffers]
-            self._commands = {
-                name: (self._prepare(even, given), self._prepare(odd, given))
-                for name, (even, odd) in self.plan.steps.items()
-            }
-            self._run = self._runner(schedule_name, timestamps=False)
-            self._run_timed = self._runner(schedule_name, timestamps=True) if timestamps else None
+            buffers = [*self._buffers]
+            for spec in plan.buffers[len(buffers) :]:
+                buffers.append(device.buffer(spec.nbytes, spec.memory))
+                made.callback(buffers[-1].close)
+            dispatches = dict(self._dispatches)
+            for planned in _dispatches(plan, graphs):
+                key = planned.node, planned.regions
+                if key not in dispatches:
+                    dispatches[key] = _dispatch(device, buffers, planned, *given[planned.node])
+                    made.callback(device.release, dispatches[key])
+            commands: dict[str, tuple[list[Command], list[Command]]] = {}
+            for graph in graphs:
+                even, odd = plan.steps[graph.name]
+                commands[graph.name] = _commands(even, buffers, dispatches), _commands(odd, buffers, dispatches)
+            runners = []
+            for timestamps in (False, True) if self._timestamps else (False,):
+                runners.append(self._make_runner(commands, timestamps=timestamps))
+                made.callback(runners[-1].close)
             # Made whole: from here on only close() releases it.
-            self._made = made.pop_all()
-
-    def _buffer(self, spec: BufferSpec) -> Buffer:
-        buffer = self.device.buffer(spec.nbytes, spec.memory)
-        self._made.callback(buffer.close)
-        return buffer
-
-    def _runner(self, name: str, *, timestamps: bool) -> Runner:
-        runner = RUNNERS[name](self.device, self._commands, timestamps=timestamps)
-        self._made.callback(runner.close)
-        return runner
+            self._made.callback(made.pop_all().close)
+        self.plan, self._buffers, self._dispatches = plan, buffers, dispatches
+        self._commands |= commands
+        self._runners |= dict.fromkeys(commands, runners[0])
+        self._timed |= dict.fromkeys(commands, runners[-1])
 
     @property
     def host_times(self) -> HostTimes:
         """What the host spent on the last `step`, or on the last `launch` and `finish`."""
-        return self._run.times
+        return self._last.times if self._last is not None else HostTimes()
 
     @property
     def commands(self) -> Commands:
         return self._commands
 
-    def _slice(self, region: Region) -> Slice:
-        return Slice(self._buffers[region.buffer], region.offset, region.size)
-
-    def _slices(self, regions: Sequence[Region]) -> tuple[Slice, ...]:
-        return tuple(self._slice(region) for region in regions)
-
-    def _prepare(self, step: Step, given: Mapping[Node, tuple[Shader, Parameters]]) -> list[Command]:
-        commands: list[Command] = []
-        for planned in step.dispatches:
-            if planned.barrier is not None:
-                commands.append(Barrier(self._slices(planned.barrier)))
-            commands.append(self._dispatch(planned, *given[planned.node]))
-        if step.to_host:
-            commands.append(ToHost(self._slices(step.to_host)))
-        return commands
-
-    def _given(self, node: Node, shaders: Mapping[str, Shader]) -> tuple[Shader, Parameters]:
+    def _given(self, node: Node) -> tuple[Shader, Parameters]:
         """The shader of a node, and what it is given besides tensors. Raises `ShaderError` when it does not fit."""
-        shader = shaders.get(node.shader) or load(node.shader)
+        shader = self._shaders.get(node.shader) or load(node.shader)
         return shader, parameters(node, shader, self._tiling(node))
-
-    def _dispatch(self, planned: PlannedDispatch, shader: Shader, given: Parameters) -> Dispatch:
-        name, slices = planned.node.kernel.name, self._slices(planned.regions)
-        dispatch = self.device.dispatch(name, shader, slices, given.push, given.spec, given.groups)
-        self._made.callback(self.device.release, dispatch)
-        return dispatch
 
     def _view(self, tensor: Tensor, parity: int, memory: Memory) -> Array | None:
         """The live elements of a tensor without the padding, when it lies in this kind of mapped memory."""
@@ -230,34 +240,37 @@ class Executor:
     @_exclusive
     def step(self, graph: str) -> None:
         """Run one step of a graph and wait for it."""
-        self._advance(self._run, graph)
+        self._advance(self._runners[graph], graph)
 
     @_exclusive
     def chunk(self, graph: str) -> int:
         """How many steps of a graph to launch at a time; see vkcat/schedules.py."""
-        return self._run.chunk(graph)
+        return self._runners[graph].chunk(graph)
 
     @_exclusive
     def launch(self, graph: str, count: int) -> None:
         """Begin some steps of a graph. Nothing but `launch` and `finish` may follow until all have finished."""
         if self._written:
             self.settle_inputs()
-        self._run.launch(graph, self._parity, count)
+        self._last = self._runners[graph]
+        self._last.launch(graph, self._parity, count)
         self._parity ^= count & 1
 
     @_exclusive
     def finish(self) -> None:
         """Wait for the oldest launch."""
-        self._run.finish()
+        assert self._last is not None, "nothing was launched"
+        self._last.finish()
 
     @_exclusive
     def timed_step(self, graph: str) -> list[float]:
         """As `step`, with timestamps around each dispatch; returns their nanoseconds."""
-        assert self._run_timed is not None, "made without timestamps"
-        self._advance(self._run_timed, graph)
-        return self._run_timed.kernel_ns()
+        assert self._timestamps, "made without timestamps"
+        self._advance(self._timed[graph], graph)
+        return self._timed[graph].kernel_ns()
 
     def _advance(self, run: Runner, graph: str) -> None:
+        self._last = run
         run(graph, self._parity)
         self._parity ^= 1
         if self._written:
@@ -282,6 +295,36 @@ class Executor:
                 for views in self._views:
                     views.clear()
                 self._made.close()
+
+
+def _dispatches(plan: Plan, graphs: Sequence[Graph]) -> Iterator[PlannedDispatch]:
+    for graph in graphs:
+        for step in plan.steps[graph.name]:
+            yield from step.dispatches
+
+
+def _slices(buffers: Sequence[Buffer], regions: Sequence[Region]) -> tuple[Slice, ...]:
+    return tuple(Slice(buffers[region.buffer], region.offset, region.size) for region in regions)
+
+
+def _dispatch(
+    device: Device, buffers: Sequence[Buffer], planned: PlannedDispatch, shader: Shader, given: Parameters
+) -> Dispatch:
+    name, slices = planned.node.kernel.name, _slices(buffers, planned.regions)
+    return device.dispatch(name, shader, slices, given.push, given.spec, given.groups)
+
+
+def _commands(
+    step: Step, buffers: Sequence[Buffer], dispatches: Mapping[tuple[Node, tuple[Region, ...]], Dispatch]
+) -> list[Command]:
+    commands: list[Command] = []
+    for planned in step.dispatches:
+        if planned.barrier is not None:
+            commands.append(Barrier(_slices(buffers, planned.barrier)))
+        commands.append(dispatches[planned.node, planned.regions])
+    if step.to_host:
+        commands.append(ToHost(_slices(buffers, step.to_host)))
+    return commands
 
 
 def padded(tensor: Tensor, values: Array) -> NDArray[np.uint32]:

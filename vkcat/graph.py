@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import cached_property
 
 import numpy as np
 
@@ -77,11 +78,11 @@ class Node:
         packed = any(self.tensors[binding].dtype == "float16" for binding in self.kernel.packed)
         return f"{self.kernel.name}.{self.precision}" if packed else self.kernel.name
 
-    @property
+    @cached_property
     def reads(self) -> tuple[Tensor, ...]:
         return tuple(t for binding, t in self.tensors.items() if binding not in self.kernel.outputs)
 
-    @property
+    @cached_property
     def writes(self) -> tuple[Tensor, ...]:
         return tuple(self.tensors[binding] for binding in self.kernel.written)
 

@@ -42,9 +42,14 @@ def parameters(node: Node, shader: Shader, tiling: Tiling) -> Parameters:
     )
 
 
+def machine(info: DeviceInfo) -> Machine:
+    """What of a device choices depend on."""
+    return Machine(info.kind == "cpu", os.cpu_count() or 1)
+
+
 def default_tiling(node: Node, info: DeviceInfo) -> Tiling:
     """What runs well on a kind of device where nothing was measured."""
-    return node.kernel.tiling(node.sizes, Machine(info.kind == "cpu", os.cpu_count() or 1))
+    return node.kernel.tiling(node.sizes, machine(info))
 
 
 def chosen_tiling(node: Node, info: DeviceInfo) -> Tiling:

@@ -51,13 +51,19 @@ class ReferenceExecutor:
     """The surface of `Executor`, computed in float64 by the references."""
 
     def __init__(self, graphs: Sequence[Graph]) -> None:
-        self._graphs = {graph.name: graph for graph in graphs}
+        self._graphs: dict[str, Graph] = {}
         self._closed = False
-        self.values: dict[Tensor, Array] = {
-            state: np.zeros(state.shape, np.float64 if state.dtype == "float32" else np.uint32)
-            for graph in graphs
-            for state in _kept(graph)
-        }
+        self.values: dict[Tensor, Array] = {}
+        self.add(graphs)
+
+    def add(self, graphs: Sequence[Graph]) -> None:
+        """More graphs, which may share tensors with those there are."""
+        self._check_open()
+        self._graphs |= {graph.name: graph for graph in graphs}
+        for graph in graphs:
+            for state in _kept(graph):
+                dtype = np.float64 if state.dtype == "float32" else np.uint32
+                self.values.setdefault(state, np.zeros(state.shape, dtype))
 
     def write(self, tensor: Tensor, values: Array) -> None:
         self._check_open()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from functools import lru_cache
@@ -18,7 +19,7 @@ from vkcat.executor import Executor, Steps
 from vkcat.graph import Graph
 from vkcat.model import Model, fused_for
 from vkcat.reference import ReferenceExecutor
-from vkcat.schedules import SCHEDULES
+from vkcat.schedules import SCHEDULES, SUBMIT_LIMIT_MS
 
 REFERENCE = "reference"
 
@@ -28,18 +29,28 @@ class Runner:
 
     `device` is an open device, an index or a part of a name; None is the device that would be used by default, and
     "reference" the float64 reference. What is opened here stays open until the process ends. Without `fuse` a device
-    runs each node of a graph by itself, as the reference does. Raises `InputError` for an unknown backend or schedule,
+    runs each node of a graph by itself, as the reference does. `submit_limit_ms` is how long a submission of many
+    steps may take. Raises `InputError` for an unknown backend or schedule or a limit that is none,
     `DeviceError` when there is no such device.
     """
 
     def __init__(
-        self, subject: str, device: Device | str | int | None, backend: str, schedule: str, *, fuse: bool = True
+        self,
+        subject: str,
+        device: Device | str | int | None,
+        backend: str,
+        schedule: str,
+        *,
+        fuse: bool = True,
+        submit_limit_ms: float = SUBMIT_LIMIT_MS,
     ) -> None:
         if schedule not in SCHEDULES:
             raise InputError(mismatch(f"{subject}: schedule", f"one of {', '.join(SCHEDULES)}", repr(schedule)))
         if backend not in BACKENDS:
             raise InputError(mismatch(f"{subject}: backend", f"one of {', '.join(BACKENDS)}", repr(backend)))
-        self._schedule, self._fuse = schedule, fuse
+        if not 0 < submit_limit_ms < math.inf:
+            raise InputError(mismatch(f"{subject}: submit_limit_ms", "milliseconds above 0", submit_limit_ms))
+        self._schedule, self._fuse, self.submit_limit_ms = schedule, fuse, submit_limit_ms
         self._device: Device | None = None
         if device is None or isinstance(device, (str, int)):
             wanted = str(device) if isinstance(device, int) else device
@@ -49,6 +60,10 @@ class Runner:
             self._device = device
 
     @property
+    def is_reference(self) -> bool:
+        return self._device is None
+
+    @property
     def dtype(self) -> type[np.floating[Any]]:
         """What states are in: float64 in the reference."""
         return np.float64 if self._device is None else np.float32
@@ -56,8 +71,11 @@ class Runner:
     def __call__(self, graphs: Sequence[Graph]) -> Steps:
         if self._device is None:
             return ReferenceExecutor(graphs)
-        planned = fused_for(self._device.info, graphs) if self._fuse else graphs
-        return Executor(self._device, planned, self._schedule)
+        return Executor(self._device, self.planned(graphs), self._schedule, submit_limit_ms=self.submit_limit_ms)
+
+    def planned(self, graphs: Sequence[Graph]) -> Sequence[Graph]:
+        """The graphs as they are run."""
+        return fused_for(self._device.info, graphs) if self._device is not None and self._fuse else graphs
 
 
 def started(make: Callable[[Sequence[Graph]], Steps], model: Model, weights: Mapping[str, NDArray[Any]]) -> Steps:
@@ -77,10 +95,12 @@ def _kept_device(backend: str, wanted: str | None) -> Device:
 
 
 @contextmanager
-def opened(subject: str, device: str | None, backend: str, schedule: str, *, fuse: bool) -> Iterator[Runner]:
+def opened(
+    subject: str, device: str | None, backend: str, schedule: str, *, fuse: bool, submit_limit_ms: float
+) -> Iterator[Runner]:
     """A runner on a device that is opened for this block alone."""
     if device == REFERENCE:
         yield Runner(subject, device, backend, schedule)
         return
     with closing(open_device(backend, device)) as made:
-        yield Runner(subject, made, backend, schedule, fuse=fuse)
+        yield Runner(subject, made, backend, schedule, fuse=fuse, submit_limit_ms=submit_limit_ms)

@@ -4,7 +4,7 @@
 - `batched`: one submit for each step, recorded each time.
 - `replay`: recorded once for even and once for odd steps; a step allocates, records and binds nothing.
 - `unrolled`: as `replay`, and where the host has no say between steps, many steps in one submission, two of which may
-  be under way. So many that it takes at most 100 ms, by measurement, so that no watchdog ends it.
+  be under way. So many that it keeps within a limit, by measurement, so that no watchdog ends it.
 """
 
 from __future__ import annotations
@@ -19,6 +19,9 @@ from typing import Protocol
 
 from vkcat.device.interface import Command, Device, Dispatch, Recording, ToHost
 from vkcat.errors import DeviceError, mismatch
+
+SUBMIT_LIMIT_MS = 100.0
+"""Milliseconds that one submission of many steps may take: desktop systems end one of some seconds."""
 
 Commands = Mapping[str, tuple[list[Command], list[Command]]]
 """By graph: the commands of even and of odd steps."""
@@ -108,7 +111,8 @@ class _StepByStep(ABC):
 
 
 class _Eager(_StepByStep):
-    def __init__(self, device: Device, commands: Commands, *, timestamps: bool) -> None:
+    def __init__(self, device: Device, commands: Commands, *, timestamps: bool, submit_limit_ms: float) -> None:
+        del submit_limit_ms  # a submission is one step at most
         self.times = HostTimes()
         self._recording = device.recording(timestamps=timestamps)
         self._pieces = {
@@ -132,7 +136,8 @@ class _Eager(_StepByStep):
 
 
 class _Batched(_StepByStep):
-    def __init__(self, device: Device, commands: Commands, *, timestamps: bool) -> None:
+    def __init__(self, device: Device, commands: Commands, *, timestamps: bool, submit_limit_ms: float) -> None:
+        del submit_limit_ms  # a submission is one step at most
         self.times = HostTimes()
         self._commands = commands
         self._recording = device.recording(timestamps=timestamps)
@@ -150,7 +155,8 @@ class _Batched(_StepByStep):
 
 
 class _Replay(_StepByStep):
-    def __init__(self, device: Device, commands: Commands, *, timestamps: bool) -> None:
+    def __init__(self, device: Device, commands: Commands, *, timestamps: bool, submit_limit_ms: float) -> None:
+        del submit_limit_ms  # a submission is one step at most
         self.times = HostTimes()
         self._recordings: dict[str, tuple[Recording, Recording]] = {}
         self._last: Recording | None = None
@@ -174,9 +180,6 @@ class _Replay(_StepByStep):
                 recording.close()
 
 
-SUBMIT_LIMIT_NS = 100_000_000
-"""Nanoseconds that one submission of many steps may take: desktop systems end one of some seconds."""
-
 MOST_STEPS = 64
 
 
@@ -191,12 +194,12 @@ class _Launch:
 class _Unrolled(_Replay):
     """Chunks grow from two steps by doubling, to the greatest that keeps within the limit by the last one's time."""
 
-    def __init__(self, device: Device, commands: Commands, *, timestamps: bool) -> None:
+    def __init__(self, device: Device, commands: Commands, *, timestamps: bool, submit_limit_ms: float) -> None:
         if not device.rewrites:
             expected = "a backend whose recordings may write a tensor more than once"
             raise DeviceError(mismatch("unrolled", expected, device.backend, "see --backend vulkan"))
-        super().__init__(device, commands, timestamps=timestamps)
-        self._device, self._commands = device, commands
+        super().__init__(device, commands, timestamps=timestamps, submit_limit_ms=submit_limit_ms)
+        self._device, self._commands, self._limit_ns = device, commands, submit_limit_ms * 1e6
         self._chunks: dict[str, int] = {}
         # By graph, parity and count, two recordings: the same one cannot be under way twice.
         self._made: dict[tuple[str, int, int], list[Recording]] = {}
@@ -236,7 +239,7 @@ class _Unrolled(_Replay):
         # What was launched behind another began when that one ended.
         per_step = (end - max(launch.begin, self._last_end)) / launch.count
         self._last_end = end
-        fitting = SUBMIT_LIMIT_NS / max(per_step, 1)
+        fitting = self._limit_ns / max(per_step, 1)
         self._chunks[launch.graph] = int(min(2 * launch.count, MOST_STEPS, 2 ** max(int(math.log2(fitting)), 0)))
 
     def close(self) -> None:
@@ -249,7 +252,7 @@ class _Unrolled(_Replay):
 
 
 class _Make(Protocol):
-    def __call__(self, device: Device, commands: Commands, *, timestamps: bool) -> Runner: ...
+    def __call__(self, device: Device, commands: Commands, *, timestamps: bool, submit_limit_ms: float) -> Runner: ...
 
 
 RUNNERS: dict[str, _Make] = {"eager": _Eager, "batched": _Batched, "replay": _Replay, "unrolled": _Unrolled}

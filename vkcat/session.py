@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from vkcat import states
 from vkcat.arrays import check_ids, float32, numbers, whole
+from vkcat.chunks import Chunks
 from vkcat.config import StreamConfig
 from vkcat.device.interface import Device
 from vkcat.errors import InputError, ModelError, mismatch
@@ -20,6 +21,7 @@ from vkcat.images import cut
 from vkcat.model import build_stream
 from vkcat.ops.gates import HOLD, RESTART, STEP
 from vkcat.runner import Runner, started
+from vkcat.schedules import SUBMIT_LIMIT_MS
 from vkcat.stored import StoredModel, read_model
 from vkcat.telemetry import Record, Telemetry
 
@@ -31,8 +33,11 @@ class Session:
     """`batch` streams of one model. They do not influence each other, unless experts have a capacity to share.
 
     `model` is a folder or what `read_model` made of it; `device`, `backend` and `schedule` are as for `vkcat.load`, or
-    a `runner` stands for all three. `on_step` is given the telemetry of each step (see vkcat/telemetry.py), which only
-    then is computed.
+    a `runner` stands for all three and for `submit_limit_ms`, how long a submission of many steps may take.
+
+    Sequences of 8 steps or more are read many steps at a time, unless `chunked` is off or each step is to be told of;
+    the last bits of what they give are not those of single steps. The reference always goes step by step. `on_step` is
+    given the telemetry of each step (see vkcat/telemetry.py), which only then is computed.
     Outputs are (B, V) logits, or (B, N) of a continuous output, in float32 (in the reference, float64).
     """
 
@@ -44,6 +49,8 @@ class Session:
         device: Device | str | int | None = None,
         backend: str = "vulkan",
         schedule: str = "replay",
+        submit_limit_ms: float = SUBMIT_LIMIT_MS,
+        chunked: bool = True,
         runner: Runner | None = None,
         on_step: Callable[[Record], None] | None = None,
     ) -> None:
@@ -55,9 +62,11 @@ class Session:
         self.batch = batch
         self._on_step = on_step
         self._telemetry = Telemetry(self.model) if on_step is not None else None
-        runner = runner or Runner("session", device, backend, schedule)
+        runner = runner or Runner("session", device, backend, schedule, submit_limit_ms=submit_limit_ms)
         self._dtype = runner.dtype
         self._steps = started(runner, self.model, stored.weights)
+        in_pieces = chunked and on_step is None and not runner.is_reference
+        self._chunks = Chunks(self.model, self._steps, runner) if in_pieces else None
         self._outputs: Array = np.zeros((batch, self.model.width), self._dtype)
         self._fresh = np.ones(batch, bool)
         self._changes = 0
@@ -80,9 +89,12 @@ class Session:
         """
         self._settle()
         rows = self._rows(tokens)
-        for t in range(max((len(row) for row in rows), default=0)):
-            live = np.array([t < len(row) for row in rows])
-            self._read_tokens(np.array([row[t] if t < len(row) else 0 for row in rows], np.uint32), live)
+        lengths = np.array([len(row) for row in rows])
+        ids = np.zeros((lengths.max(), self.batch), np.uint32)
+        for stream, row in enumerate(rows):
+            ids[: len(row), stream] = row
+        for _ in self._read("tokens", self.model.inputs["ids"], ids, lengths):
+            pass
         return self.outputs
 
     def step(self, tokens: Sequence[int] | Array) -> Array:
@@ -118,11 +130,8 @@ class Session:
         given = given[None] if given.ndim == 2 and self.batch == 1 else given
         if given.ndim != 3 or given.shape[0] != self.batch or given.shape[2] != read.size:
             raise InputError(mismatch("features", f"({self.batch}, T, {read.size})", given.shape))
-        outputs = []
-        for t in range(given.shape[1]):
-            self._steps.write(self.model.inputs["features"], np.ascontiguousarray(given[:, t]))
-            self._advance("features", np.ones(self.batch, bool))
-            outputs.append(self.outputs)
+        steps, lengths = given.swapaxes(0, 1), np.full(self.batch, given.shape[1])
+        outputs = list(self._read("features", self.model.inputs["features"], steps, lengths))
         return np.stack(outputs, axis=1) if outputs else np.zeros((self.batch, 0, self.model.width), np.float32)
 
     def generate(self, count: int, *, temperature: float = 0.0, top_k: int = 0, seed: int = 0) -> Array:
@@ -269,19 +278,43 @@ class Session:
             check_ids("tokens", row, read.count)
         return [row.tolist() for row in rows]
 
-    def _read_tokens(self, ids: Array, live: NDArray[np.bool_]) -> None:
-        self._steps.write(self.model.inputs["ids"], ids)
-        self._advance("tokens", live)
+    def _read(self, kind: str, tensor: Tensor, x: Array, lengths: Array) -> Iterator[Array]:
+        """Read x (T, B, ...), of which each stream reads the first `lengths` (B) steps; gives outputs (B, V).
+
+        Those after each step, but of tokens in pieces after each piece.
+        """
+        at, total = 0, len(x)
+        chunks = self._chunks if self._chunks is not None and self._chunks.takes(total) else None
+        while at < total:
+            live = lengths > at
+            if chunks is None:
+                self._steps.write(tensor, np.ascontiguousarray(x[at]))
+                self._advance(kind, live)
+                yield self.outputs
+                at += 1
+                continue
+            count = chunks.next(kind, total - at)
+            self._begin_step(live)
+            y = chunks.read(kind, x[at : at + count], np.clip(lengths - at, 0, count), count)
+            for output in y if kind == "features" else [y]:
+                self._end_step(live, output)
+                yield self.outputs
+            at += count
 
     def _advance(self, graph: str, live: NDArray[np.bool_]) -> None:
         """A step of the live streams; the others keep their states and outputs."""
-        self._write_mode(np.where(live, np.where(self._fresh, RESTART, STEP), HOLD).astype(np.uint32))
+        self._begin_step(live)
         self._steps.step(graph)
-        output = self._steps.read(self.model.outputs[graph])
+        self._end_step(live, self._steps.read(self.model.outputs[graph]))
+        self._tell(graph)
+
+    def _begin_step(self, live: NDArray[np.bool_]) -> None:
+        self._write_mode(np.where(live, np.where(self._fresh, RESTART, STEP), HOLD).astype(np.uint32))
+
+    def _end_step(self, live: NDArray[np.bool_], output: Array) -> None:
         self._outputs = np.where(live[:, None], output, self._outputs)
         self._fresh &= ~live
         self._changes += 1
-        self._tell(graph)
 
     def _write_mode(self, mode: Array) -> None:
         if not np.array_equal(mode, self._mode):

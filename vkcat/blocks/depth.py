@@ -52,7 +52,7 @@ def _dwa(scope: Scope, prefix: str, count: int) -> Mixer:
         shared, name = scope.shared, f"{prefix}depth.{at}"
         h = read[-1] if read else shared.zeros(*v.shape)
         alpha = shared.weight(f"{name}.alpha", count + 1, initial=_one_hot(at))
-        sources = shared.scratch(f"{prefix}depth.sources", count + 1, v.shape[-1])
+        sources = shared.scratch(f"{prefix}depth.sources", v.shape[0], count + 1, v.shape[-1])
         (y,) = scope.graph.add("depth_dwa", name, {"at": at}, v=v, h=h, alpha=alpha, sources=sources)
         read.append(y)
         return y
@@ -79,7 +79,7 @@ def _attnres(scope: Scope, prefix: str, depth: AttnresDepth, count: int) -> Mixe
             before=sums[-1] if sums else shared.zeros(*v.shape),
             query=shared.weight(f"{name}.query", width, initial=zeros),
             gamma=gamma,
-            sources=shared.scratch(f"{prefix}depth.sources", 1 + -(-count // depth.block), width),
+            sources=shared.scratch(f"{prefix}depth.sources", v.shape[0], 1 + -(-count // depth.block), width),
         )
         sums.append(after)
         return y

@@ -31,6 +31,21 @@ def gru(graph: Graph, name: str, x: Tensor, h: Tensor, mode: Tensor, weights: Gr
     return h_next
 
 
+def gru_rows(
+    graph: Graph, name: str, x: Tensor, h: Tensor, mode: Tensor, lengths: Tensor, weights: GruWeights, y: Tensor
+) -> Tensor:
+    """GRU steps of all rows of x (R, I), T to each of B streams, reset after: h (B, H) is carried.
+
+    Returns y (R, H), a memory for the states after each step. The input's product is one; each step's own is a node.
+    """
+    (given,) = graph.add("linear", f"{name}.input", x=x, w=weights.w_ih, bias=weights.b_ih)
+    state, inputs = h, {"x": given, "w_hh": weights.w_hh, "b_hh": weights.b_hh, "mode": mode, "lengths": lengths}
+    for t in range(x.shape[0] // h.shape[0]):
+        (state,) = graph.add("gru_recurrence", f"{name}.{t}", {"t": t}, h=state, y=y, **inputs)
+    graph.carry(h, state)
+    return y
+
+
 def gru_block(scope: Scope, name: str, block: GruBlock, x: Tensor, suffix: str = "") -> Tensor:
     """Weights are named as torch.nn.GRU's of one layer, without the layer's number; `suffix` is the direction's."""
     rows, shared, initial = 3 * block.hidden, scope.shared, fan_in(block.hidden)
@@ -42,4 +57,8 @@ def gru_block(scope: Scope, name: str, block: GruBlock, x: Tensor, suffix: str =
     )
     # States have no stack's name: an encoder's are the decoder's.
     h = shared.state(f"blocks.{name.rsplit('.', 1)[-1]}.h{suffix}", block.hidden)
-    return gru(scope.graph, f"{name}.reverse" if suffix else name, x, h, scope.mode, weights, block.reset)
+    name = f"{name}.reverse" if suffix else name
+    if scope.lengths is None:
+        return gru(scope.graph, name, x, h, scope.mode, weights, block.reset)
+    y = shared.scratch(f"{name}.y", x.shape[0], block.hidden)
+    return gru_rows(scope.graph, name, x, h, scope.mode, scope.lengths, weights, y)

@@ -22,11 +22,16 @@ def ring_attention(scope: Scope, name: str, block: RingAttentionBlock, x: Tensor
     v = scope.linear(f"{name}.v", x, narrow)
     rings = {ring: shared.memory(f"{name}.{ring}", block.window, narrow) for ring in ("k_ring", "v_ring")}
     t = shared.state(f"{name}.t", dtype="uint32")
-    (count,) = graph.add("ring_write", f"{name}.write", k=k, v=v, t=t, mode=scope.mode, **rings)
-    graph.carry(t, count)
     if block.slopes == "alibi":
         slopes = shared.constant(f"alibi({block.heads})", alibi(block.heads))
     else:
         slopes = shared.zeros(block.heads)
-    (o,) = graph.add("ring_attention", name, q=q, t=count, slopes=slopes, **rings)
+    written = {"k": k, "v": v, "t": t, "mode": scope.mode, **rings}
+    if scope.lengths is None:
+        (count,) = graph.add("ring_write", f"{name}.write", **written)
+        (o,) = graph.add("ring_attention", name, q=q, t=count, slopes=slopes, **rings)
+    else:
+        (o,) = graph.add("ring_sequence", name, q=q, slopes=slopes, lengths=scope.lengths, **written)
+        (count,) = graph.add("ring_extend", f"{name}.write", lengths=scope.lengths, **written)
+    graph.carry(t, count)
     return scope.linear(f"{name}.o", o, x.shape[-1])

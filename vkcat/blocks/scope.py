@@ -31,7 +31,7 @@ class Shared:
     initials: dict[str, Initial] = field(default_factory=dict)
     constants: dict[Tensor, Array] = field(default_factory=dict)
     kept: dict[str, Tensor] = field(default_factory=dict)
-    _scratch: dict[str, Tensor] = field(default_factory=dict)
+    _scratch: dict[tuple[str, tuple[int, ...]], Tensor] = field(default_factory=dict)
     _constants: dict[str, Tensor] = field(default_factory=dict)
 
     def weight(self, name: str, *shape: int, initial: Initial) -> Tensor:
@@ -66,8 +66,11 @@ class Shared:
         return self._once(self.kept, name, shape, dtype, Role.MEMORY)
 
     def scratch(self, name: str, *shape: int) -> Tensor:
-        """What several ops of a step update in place, for each stream; nothing of it is kept."""
-        return self._once(self._scratch, name, shape, "float32", Role.MEMORY)
+        """What several ops of a step update in place; nothing of it is kept."""
+        key = name, shape
+        if key not in self._scratch:
+            self._scratch[key] = Tensor(name, shape, "float32", Role.MEMORY)
+        return self._scratch[key]
 
     def _once(self, known: dict[str, Tensor], name: str, shape: tuple[int, ...], dtype: str, role: Role) -> Tensor:
         if name not in known:
@@ -77,12 +80,16 @@ class Shared:
 
 @dataclass(frozen=True)
 class Scope:
-    """One graph, its mode input (B), and what it shares. `eps` is the norms'."""
+    """One graph, its mode input (B), and what it shares. `eps` is the norms'.
+
+    `lengths` (B) is of a graph that reads T steps at once, rows of each step's streams: how many are a stream's.
+    """
 
     graph: Graph
     mode: Tensor
     shared: Shared
     eps: float
+    lengths: Tensor | None = None
 
     def linear(
         self, name: str, x: Tensor, width: int, *, initial: Initial | None = None, bias: Initial | None = None

@@ -8,7 +8,7 @@ import click
 
 from vkcat.device.backends import BACKENDS
 from vkcat.files import check_writable
-from vkcat.schedules import SCHEDULES
+from vkcat.schedules import SCHEDULES, SUBMIT_LIMIT_MS
 
 device = click.option(
     "--device",
@@ -26,6 +26,15 @@ schedule = click.option(
     help="How dispatches are submitted.",
 )
 fuse = click.option("--fuse/--no-fuse", default=True, show_default=True, help="Join ops that one dispatch can do.")
+submit_limit = click.option(
+    "--submit-limit",
+    "submit_limit_ms",
+    type=click.FloatRange(0, min_open=True),
+    default=SUBMIT_LIMIT_MS,
+    show_default=True,
+    metavar="MS",
+    help="Milliseconds that a submission of many steps may take.",
+)
 model = click.argument("model", type=click.Path(path_type=Path, file_okay=False))
 json_file = click.option(
     "--json", "json_path", type=click.Path(path_type=Path, dir_okay=False), help="Write the result to a file as JSON."

@@ -32,6 +32,7 @@ FILE = click.Path(path_type=Path, dir_okay=False)
 @options.backend
 @options.schedule
 @options.fuse
+@options.submit_limit
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object a line.")
 def run(
     model: Path,
@@ -49,6 +50,7 @@ def run(
     backend: str,
     schedule: str,
     fuse: bool,
+    submit_limit_ms: float,
     as_json: bool,
 ) -> None:
     """Run a model.
@@ -65,7 +67,7 @@ def run(
             raise InputError(mismatch(f"run {model}", "words, as it is an encoder-decoder", ", ".join(unfit)))
     elif words:
         raise InputError(mismatch(f"run {model}", "--prompt, as it is no encoder-decoder", f"the word {words[0]!r}"))
-    with opened("run", device, backend, schedule, fuse=fuse) as runner:
+    with opened("run", device, backend, schedule, fuse=fuse, submit_limit_ms=submit_limit_ms) as runner:
         # Imported by the kind of model: a stream starts without what the others need.
         if isinstance(stored.config, TransducerConfig):
             from vkcat.cli.words import transduce

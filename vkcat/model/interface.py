@@ -14,6 +14,8 @@ from vkcat.device.interface import DeviceInfo
 from vkcat.errors import InputError, ModelError, mismatch
 from vkcat.fusion import fused
 from vkcat.graph import Graph, Role, Tensor
+from vkcat.parameters import machine
+from vkcat.sequencing import sequenced
 
 
 @dataclass(frozen=True)
@@ -48,9 +50,9 @@ class Model:
 
 
 def fused_for(info: DeviceInfo, graphs: Sequence[Graph]) -> tuple[Graph, ...]:
-    """The graphs in as few nodes as the device has bindings for."""
+    """The graphs in as few nodes as the device has bindings for, and recurrences as it runs them best."""
     most = info.limits.max_per_stage_descriptor_storage_buffers
-    return tuple(fused(graph, most) for graph in graphs)
+    return tuple(sequenced(fused(graph, most), machine(info)) for graph in graphs)
 
 
 def fused_model(info: DeviceInfo, model: Model) -> Model:

@@ -8,8 +8,8 @@ from vkcat.config import RmsNorm, Stack
 from vkcat.graph import Graph, Tensor
 
 
-def scope_of(graph: Graph, mode: Tensor, shared: Shared, stack: Stack) -> Scope:
-    return Scope(graph, mode, shared, stack.norm.eps if isinstance(stack.norm, RmsNorm) else RmsNorm().eps)
+def scope_of(graph: Graph, mode: Tensor, shared: Shared, stack: Stack, lengths: Tensor | None = None) -> Scope:
+    return Scope(graph, mode, shared, stack.norm.eps if isinstance(stack.norm, RmsNorm) else RmsNorm().eps, lengths)
 
 
 def embed(scope: Scope, prefix: str, stack: Stack, ids: Tensor) -> Tensor:
@@ -22,6 +22,12 @@ def embed(scope: Scope, prefix: str, stack: Stack, ids: Tensor) -> Tensor:
 
 def run_stack(scope: Scope, prefix: str, stack: Stack, x: Tensor) -> Tensor:
     """Depth, norm and blocks in turn, then the last depth, norm and modulation."""
+    h, context = run_blocks(scope, prefix, stack, x)
+    return finish_stack(scope, prefix, stack, h, context)
+
+
+def run_blocks(scope: Scope, prefix: str, stack: Stack, x: Tensor) -> tuple[Tensor, Tensor | None]:
+    """What the last depth gives, and the context that modulates it, if any."""
     mixer = depth_mixer(scope, prefix, stack.depth, len(stack.blocks))
     h = mixer(0, x)
     made: list[Tensor] = []
@@ -29,10 +35,15 @@ def run_stack(scope: Scope, prefix: str, stack: Stack, x: Tensor) -> Tensor:
         read = _normed(scope, f"{prefix}norms.{at}", stack, h)
         made.append(BLOCKS[type(block)](scope, f"{prefix}blocks.{at}", block, read))
         h = mixer(at + 1, made[-1])
+    return h, None if stack.modulation is None else made[stack.modulation.context]
+
+
+def finish_stack(scope: Scope, prefix: str, stack: Stack, h: Tensor, context: Tensor | None) -> Tensor:
+    """The last norm and modulation."""
     h = _normed(scope, f"{prefix}norm", stack, h)
-    if stack.modulation is not None:
+    if context is not None:
         name = f"{prefix}modulation"
-        film = scope.linear(name, made[stack.modulation.context], 2 * h.shape[-1], initial=zeros)
+        film = scope.linear(name, context, 2 * h.shape[-1], initial=zeros)
         (h,) = scope.graph.add("modulation", f"{name}.film", x=h, film=film)
     return h
 

@@ -51,6 +51,21 @@ def output_width(stack: Stack) -> int:
     return stack.input.count
 
 
+def add_head(scope: Scope, stack: Stack, y: Tensor) -> Tensor:
+    """What the stack gives, as the output."""
+    if isinstance(stack.output, ContinuousOutput) and not stack.output.projection:
+        return y
+    return scope.linear("output", y, output_width(stack), bias=fan_in(y.shape[-1]))
+
+
+def project_features(scope: Scope, stack: Stack, given: Tensor) -> Tensor:
+    """Features as the stream's input."""
+    assert stack.features is not None
+    if not stack.features.projection:
+        return given
+    return scope.linear("features", given, stack.width, bias=fan_in(given.shape[-1]))
+
+
 class _Builder:
     """Adds graphs one by one."""
 
@@ -77,10 +92,7 @@ class _Builder:
 
     def finish(self, scope: Scope, x: Tensor, *feeds: Tensor) -> Tensor:
         """The stack over x (B, D) and its head; returns the output (B, V)."""
-        y = run_stack(scope, "", self.stack, x)
-        output = self.stack.output
-        if not isinstance(output, ContinuousOutput) or output.projection:
-            y = scope.linear("output", y, output_width(self.stack), bias=fan_in(y.shape[-1]))
+        y = add_head(scope, self.stack, run_stack(scope, "", self.stack, x))
         scope.graph.output(y)
         self.feeds[scope.graph.name] = feeds
         self.outputs[scope.graph.name] = y
@@ -113,11 +125,7 @@ class _Builder:
         assert self.stack.features is not None
         given = self.input("features", self.stack.features.size)
         scope = self.scope("features")
-        projected = self.stack.features.projection
-        x = given
-        if projected:
-            x = scope.linear("features", given, self.stack.width, bias=fan_in(given.shape[-1]))
-        self.finish(scope, x, given, self.mode)
+        self.finish(scope, project_features(scope, self.stack, given), given, self.mode)
 
     def generate(self) -> tuple[Tensor, Tensor]:
         """The state of the logits, and the history of drawn tokens."""

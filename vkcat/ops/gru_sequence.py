@@ -32,9 +32,18 @@ MOST = 1536
 """Numbers of the states of a workgroup's streams: twice as many are within 16 KiB of shared memory."""
 
 
+MOST_UNITS_OF_A_CORE, MOST_UNITS = 64, 256
+"""Hidden units beyond which a software driver, or a GPU, is faster with a dispatch a step."""
+
+
 def fits(H: int, tiling: Tiling) -> bool:
     """Whether shared memory holds the states of a workgroup's streams."""
     return tiling.streams * 4 * math.ceil(H / 4) <= MOST
+
+
+def pays(sizes: Sizes, machine: Machine) -> bool:
+    """Whether it is faster than a gru_recurrence a step."""
+    return sizes["H"] <= (MOST_UNITS_OF_A_CORE if machine.cpu else MOST_UNITS)
 
 
 def _steps(t: Arrays) -> Iterator[tuple[Array, Array]]:

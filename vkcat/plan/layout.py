@@ -66,10 +66,10 @@ class Layout:
     regions: dict[Tensor, tuple[Region, Region]] = field(default_factory=dict)
 
 
-def lay_out(graphs: Iterable[Graph], packing: Packing) -> Layout:
-    """Place every tensor of `graphs`. Raises `DeviceError` when one does not fit a buffer."""
+def lay_out(graphs: Iterable[Graph], packing: Packing, before: Layout) -> Layout:
+    """Place every tensor of `graphs` that has no place in `before` yet. Raises `DeviceError` when one does not fit."""
     graphs = list(graphs)
-    layout = Layout()
+    layout = Layout(list(before.buffers), dict(before.regions))
     successors = {new: state for graph in graphs for state, new in graph.carries.items()}
     readable = {tensor for graph in graphs for tensor in graph.outputs}
     readable |= {successors[tensor] for tensor in readable & successors.keys()}

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from vkcat.graph import Graph, Node, Role, Tensor
 from vkcat.plan.hazards import Access, barriers
@@ -29,28 +29,42 @@ class Step:
 
 @dataclass(frozen=True)
 class Plan:
-    """Buffers, where each tensor lies in even and odd steps, and each graph's two steps."""
+    """Buffers, where each tensor lies in even and odd steps, and each graph's two steps.
 
-    buffers: tuple[BufferSpec, ...]
-    regions: dict[Tensor, tuple[Region, Region]]
-    steps: dict[str, tuple[Step, Step]]
+    `pending` is what any step may leave unordered: all that it reads, and all that it writes.
+    """
+
+    buffers: tuple[BufferSpec, ...] = ()
+    regions: Mapping[Tensor, tuple[Region, Region]] = field(default_factory=dict)
+    steps: Mapping[str, tuple[Step, Step]] = field(default_factory=dict)
+    pending: Access = ((), ())
 
 
-def schedule(graphs: Iterable[Graph], packing: Packing) -> Plan:
+def schedule(graphs: Iterable[Graph], packing: Packing, before: Plan | None = None) -> Plan:
     """Plan the steps of `graphs`, which share weights and states and may follow each other in any order.
 
-    Every step moves all states to their other slot: a state that a graph does not carry is undefined after it.
-    Raises `DeviceError` when a tensor does not fit, `ValueError` when a state is read but not carried.
+    `before` is the plan of other graphs that they are added to: what has a place there keeps it, and those graphs'
+    steps stay as they are. Every step moves all states to their other slot: a state that a graph does not carry is
+    undefined after it. Raises `DeviceError` when a tensor does not fit, `ValueError` when a state is read but not
+    carried, or an added graph writes what one before it only reads.
     """
-    graphs = list(graphs)
+    before, graphs = before or Plan(), list(graphs)
     for graph in graphs:
         for tensor in graph.tensors():
             if tensor.role is Role.STATE and tensor not in graph.carries:
                 raise ValueError(f"{graph.name}: state {tensor.name} is used but not carried to the next step")
-    layout = lay_out(graphs, packing)
-    before = _left_unordered(graphs, layout)
-    steps = {graph.name: (_step(graph, layout, before, 0), _step(graph, layout, before, 1)) for graph in graphs}
-    return Plan(tuple(layout.buffers), layout.regions, steps)
+    layout = lay_out(graphs, packing, Layout(list(before.buffers), dict(before.regions)))
+    read, written = _left_unordered(graphs, layout)
+    unforeseen = set(written) & set(before.pending[0]) - set(before.pending[1])
+    if unforeseen:
+        raise ValueError(f"{graphs[0].name}: an added graph writes what graphs before it only read: {unforeseen}")
+    pending = _united(before.pending[0], read), _united(before.pending[1], written)
+    steps = {graph.name: (_step(graph, layout, pending, 0), _step(graph, layout, pending, 1)) for graph in graphs}
+    return Plan(tuple(layout.buffers), layout.regions, {**before.steps, **steps}, pending)
+
+
+def _united(first: Sequence[Region], second: Sequence[Region]) -> tuple[Region, ...]:
+    return tuple(dict.fromkeys((*first, *second)))
 
 
 def _access(node: Node, layout: Layout, parity: int) -> Access:
@@ -60,7 +74,7 @@ def _access(node: Node, layout: Layout, parity: int) -> Access:
     )
 
 
-def _left_unordered(graphs: list[Graph], layout: Layout) -> Access:
+def _left_unordered(graphs: Iterable[Graph], layout: Layout) -> Access:
     """Everything that any step may have read or written before another begins."""
     read: dict[Region, None] = {}
     written: dict[Region, None] = {}

@@ -1,0 +1,61 @@
+"""Graphs that read T steps at once: rows in place of streams, row t B + b of stream b's step t.
+
+Products take all rows together, so they read each weight once for all of them; only recurrences go from step to step.
+Whatever sees one row alone is the same op as in a step.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from vkcat.config import Block, DeltaMemoryBlock, ExpertsBlock, GruBlock, Stack
+from vkcat.graph import Graph, Role, Tensor
+from vkcat.model.stack import embed, finish_stack, run_blocks, scope_of
+from vkcat.model.stream import StreamModel, add_head, project_features
+
+
+@dataclass(frozen=True)
+class Prefill:
+    """`x` are ids (R) or features (R, F), `lengths` (B) how many of the T steps each stream reads.
+
+    y is (B, V), of each stream's last, or with features (R, V), of every step.
+    """
+
+    graph: Graph
+    x: Tensor
+    lengths: Tensor
+    y: Tensor
+
+
+def reads_rows(stack: Stack) -> bool:
+    """Whether a stack can read several steps at once."""
+    return all(_reads_rows(block) for block in stack.blocks)
+
+
+def _reads_rows(block: Block) -> bool:
+    if isinstance(block, GruBlock):
+        # Before the reset of a step its recurrence has two products, one after the other.
+        return block.reset == "after"
+    if isinstance(block, ExpertsBlock):
+        # What is dropped follows from the streams of one step.
+        return block.capacity == 0
+    return not isinstance(block, DeltaMemoryBlock)
+
+
+def prefill_graph(model: StreamModel, kind: str, steps: int) -> Prefill:
+    """The graph `kind` of a model, "tokens" or "features", over so many steps. It shares all that is kept."""
+    stack, rows = model.config.stack, steps * model.batch
+    graph = Graph(f"{kind} x {steps}", model.shared.precision)
+    lengths = Tensor("lengths", (model.batch,), "uint32", Role.INPUT)
+    scope = scope_of(graph, model.mode, model.shared, stack, lengths)
+    given = model.inputs["ids" if kind == "tokens" else kind]
+    x = Tensor(given.name, (rows, *given.shape[1:]), given.dtype, Role.INPUT)
+    read = embed(scope, "", stack, x) if kind == "tokens" else project_features(scope, stack, x)
+    h, context = run_blocks(scope, "", stack, read)
+    if kind == "tokens":
+        (h,) = graph.add("last_row", "last", x=h, lengths=lengths)
+        if context is not None:
+            (context,) = graph.add("last_row", "last.context", x=context, lengths=lengths)
+    y = add_head(scope, stack, finish_stack(scope, "", stack, h, context))
+    graph.output(y)
+    return Prefill(graph, x, lengths, y)
