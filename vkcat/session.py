@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,14 +12,14 @@ from numpy.typing import NDArray
 
 from vkcat import states
 from vkcat.arrays import check_ids, float32, numbers, whole
-from vkcat.chunks import Chunks
+from vkcat.chunks import FEWEST_STEPS, Chunks
 from vkcat.config import StreamConfig
 from vkcat.device.interface import Device
 from vkcat.errors import InputError, ModelError, mismatch
 from vkcat.flights import GRAPH, Flight, Flights
 from vkcat.graph import Tensor
 from vkcat.images import cut
-from vkcat.model import build_stream
+from vkcat.model import build_stream, reads_rows, stream_rows
 from vkcat.ops.gates import HOLD, RESTART, STEP
 from vkcat.runner import Runner, started
 from vkcat.schedules import SUBMIT_LIMIT_MS
@@ -66,7 +67,10 @@ class Session:
         self._dtype = runner.dtype
         self._steps = started(runner, self.model, stored.weights)
         in_pieces = chunked and on_step is None and not runner.is_reference
-        self._chunks = Chunks(self.model, self._steps, runner) if in_pieces else None
+        self._chunks: Chunks | None = None
+        if in_pieces and reads_rows(self.model.config.stack):
+            make = partial(stream_rows, self.model)
+            self._chunks = Chunks(make, self._steps, runner, self.model.shared.constants)
         self._outputs: Array = np.zeros((batch, self.model.width), self._dtype)
         self._fresh = np.ones(batch, bool)
         self._changes = 0
@@ -284,7 +288,7 @@ class Session:
         Those after each step, but of tokens in pieces after each piece.
         """
         at, total = 0, len(x)
-        chunks = self._chunks if self._chunks is not None and self._chunks.takes(total) else None
+        chunks = self._chunks if total >= FEWEST_STEPS else None
         while at < total:
             live = lengths > at
             if chunks is None:
@@ -295,8 +299,10 @@ class Session:
                 continue
             count = chunks.next(kind, total - at)
             self._begin_step(live)
-            y = chunks.read(kind, x[at : at + count], np.clip(lengths - at, 0, count), count)
-            for output in y if kind == "features" else [y]:
+            piece = x[at : at + count]
+            (y,) = chunks.read(kind, [piece], np.clip(lengths - at, 0, count), count)
+            each = y.reshape(count, *self._outputs.shape)[: len(piece)] if kind == "features" else y[None]
+            for output in each:
                 self._end_step(live, output)
                 yield self.outputs
             at += count

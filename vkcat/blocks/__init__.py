@@ -6,7 +6,7 @@ from typing import Any
 from vkcat.blocks.delta_memory import delta_memory
 from vkcat.blocks.depth import depth_mixer
 from vkcat.blocks.experts import experts
-from vkcat.blocks.gru import GruWeights, gru, gru_block
+from vkcat.blocks.gru import GruWeights, gru, gru_block, gru_rows
 from vkcat.blocks.mlp import mlp
 from vkcat.blocks.ring_attention import ring_attention
 from vkcat.blocks.scope import Scope, Shared
@@ -21,4 +21,4 @@ BLOCKS: dict[type, Callable[[Scope, str, Any, Tensor], Tensor]] = {
     ExpertsBlock: experts,
 }
 
-__all__ = ["BLOCKS", "GruWeights", "Scope", "Shared", "depth_mixer", "gru", "gru_block"]
+__all__ = ["BLOCKS", "GruWeights", "Scope", "Shared", "depth_mixer", "gru", "gru_block", "gru_rows"]

@@ -14,13 +14,13 @@ from vkcat.cli.files import write_json, write_text
 from vkcat.device.backends import open_device
 from vkcat.errors import InputError, mismatch
 from vkcat.kernel import check_interface
-from vkcat.model import build, fused_model
+from vkcat.model import build, fused_model, with_rows
 from vkcat.ops import OPS
 from vkcat.shader import Shader, parted, replacements
 from vkcat.stored import read_model
 from vkcat.validate import Result, report, validate_model, validate_op
 
-MODEL_BATCH = 3
+MODEL_BATCH, MODEL_ROWS = 3, 5
 
 
 @click.command()
@@ -52,7 +52,8 @@ def validate(
     json_path: Path | None,
     junit: Path | None,
 ) -> None:
-    """Check shaders against the float64 reference: all ops, or those named, and a model's steps, fused and not.
+    """Check shaders against the float64 reference: all ops, or those named, and a model's steps, fused and not, one and
+    several at a time.
 
     Buffers are filled with NaN and guarded, so an output that is not written, or a write beside one, fails. Exits 1
     when a check failed or nothing was checked.
@@ -70,7 +71,7 @@ def validate(
             results += validate_op(opened, OPS[name], own, schedule)
         if model is not None:
             stored = read_model(model)
-            built = build(stored.config, MODEL_BATCH)
+            built = with_rows(build(stored.config, MODEL_BATCH), MODEL_ROWS)
             joined = fused_model(opened.info, built)
             plans = {"": joined, "unfused ": built} if fuse and joined.graphs != built.graphs else {"": built}
             for plan, planned in plans.items():

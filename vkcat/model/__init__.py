@@ -1,8 +1,10 @@
 """From a configuration to graphs."""
 
 from vkcat.config import ModelConfig, StreamConfig
+from vkcat.model.at_once import with_rows
 from vkcat.model.interface import Model, fused_for, fused_model, initial_weights
-from vkcat.model.sequence import SequenceModel, build_sequence
+from vkcat.model.rows import Rows, lengths_input, reads_rows, stream_rows
+from vkcat.model.sequence import SequenceModel, build_sequence, sequence_rows
 from vkcat.model.stream import StreamModel, build_stream
 from vkcat.model.transducer import TransducerModel, build_transducer
 
@@ -16,6 +18,7 @@ def build(config: ModelConfig, batch: int = 1) -> Model:
 
 __all__ = [
     "Model",
+    "Rows",
     "SequenceModel",
     "StreamModel",
     "TransducerModel",
@@ -26,4 +29,9 @@ __all__ = [
     "fused_for",
     "fused_model",
     "initial_weights",
+    "lengths_input",
+    "reads_rows",
+    "sequence_rows",
+    "stream_rows",
+    "with_rows",
 ]

@@ -13,6 +13,7 @@ from vkcat.blocks.scope import fan_in
 from vkcat.config import ContinuousOutput, GruBlock, Stack, StreamConfig
 from vkcat.graph import Graph, Role, Tensor
 from vkcat.model.interface import Model, mode_input
+from vkcat.model.rows import Rows, lengths_input
 from vkcat.model.stack import embed, scope_of
 from vkcat.model.stream import output_width
 
@@ -46,28 +47,42 @@ class SequenceModel(Model):
 
 
 class _Builder:
-    """Adds passes one by one."""
+    """Adds passes one by one, of single steps or of so many at a time."""
 
-    def __init__(self, config: StreamConfig, batch: int) -> None:
-        self.stack = config.stack
-        self.batch = batch
-        self.mode = mode_input(batch)
-        self.shared = Shared(batch, config.dtype)
+    def __init__(self, stack: Stack, mode: Tensor, shared: Shared, steps: int | None = None) -> None:
+        self.stack, self.mode, self.shared, self.steps = stack, mode, shared, steps
+        self.rows = shared.batch * (steps or 1)
+        self.lengths = None if steps is None else lengths_input(shared.batch)
         self.graphs: dict[str, Graph] = {}
         self.passes: list[Pass] = []
         self.limits: dict[Tensor, int] = {}
 
     def scope(self, name: str) -> Scope:
+        name = name if self.steps is None else f"{name} x {self.steps}"
         self.graphs[name] = Graph(name, self.shared.precision)
-        return scope_of(self.graphs[name], self.mode, self.shared, self.stack)
+        return scope_of(self.graphs[name], self.mode, self.shared, self.stack, self.lengths)
 
     def input(self, name: str, *shape: int, dtype: str = "float32") -> Tensor:
-        return Tensor(name, (self.batch, *shape), dtype, Role.INPUT)
+        return Tensor(name, (self.rows, *shape), dtype, Role.INPUT)
 
     def finish(self, scope: Scope, reversals: tuple[bool, ...], inputs: list[Tensor], outputs: list[Tensor]) -> None:
         for tensor in outputs:
             scope.graph.output(tensor)
         self.passes.append(Pass(scope.graph.name, reversals, tuple(inputs), tuple(outputs)))
+
+    def all(self) -> None:
+        """Every pass of the stack."""
+        stack, width, at = self.stack, self.stack.width, 0
+        if stack.input is not None:
+            self.tokens()
+        elif stack.features is not None and stack.features.projection:
+            self.linear("features", stack.features.size, width)
+        for group in _together(stack):
+            self.blocks(at, group, width)
+            width = group[-1].hidden * len(group[-1].suffixes)
+            at += len(group)
+        if not isinstance(stack.output, ContinuousOutput) or stack.output.projection:
+            self.linear("output", width, output_width(stack))
 
     def tokens(self) -> None:
         assert self.stack.input is not None
@@ -111,18 +126,8 @@ def build_sequence(config: StreamConfig, batch: int = 1) -> SequenceModel:
 
     `config` has been checked: gru blocks, plain depth, no norm, and tokens or features alone.
     """
-    builder = _Builder(config, batch)
-    stack, width, at = config.stack, config.stack.width, 0
-    if stack.input is not None:
-        builder.tokens()
-    elif stack.features is not None and stack.features.projection:
-        builder.linear("features", stack.features.size, width)
-    for group in _together(stack):
-        builder.blocks(at, group, width)
-        width = group[-1].hidden * len(group[-1].suffixes)
-        at += len(group)
-    if not isinstance(stack.output, ContinuousOutput) or stack.output.projection:
-        builder.linear("output", width, output_width(stack))
+    builder = _Builder(config.stack, mode_input(batch), Shared(batch, config.dtype))
+    builder.all()
     return SequenceModel(
         batch=batch,
         graphs=builder.graphs,
@@ -135,6 +140,18 @@ def build_sequence(config: StreamConfig, batch: int = 1) -> SequenceModel:
         config=config,
         passes=tuple(builder.passes),
     )
+
+
+def sequence_rows(model: SequenceModel, steps: int) -> dict[str, Rows]:
+    """The passes of a model over so many steps at a time, by their graphs' names. They share all that is kept."""
+    builder = _Builder(model.config.stack, model.mode, model.shared, steps)
+    builder.all()
+    made = {}
+    for single, each in zip(model.passes, builder.passes, strict=True):
+        graph = builder.graphs[each.graph]
+        lengths = builder.lengths if builder.lengths in set(graph.tensors()) else None
+        made[single.graph] = Rows(graph, each.inputs, lengths, each.outputs)
+    return made
 
 
 def _feeds(builder: _Builder, each: Pass) -> tuple[Tensor, ...]:

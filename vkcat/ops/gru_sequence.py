@@ -32,8 +32,9 @@ MOST = 1536
 """Numbers of the states of a workgroup's streams: twice as many are within 16 KiB of shared memory."""
 
 
-MOST_UNITS_OF_A_CORE, MOST_UNITS = 64, 256
-"""Hidden units beyond which a software driver, or a GPU, is faster with a dispatch a step."""
+MOST_OF_A_CORE, MOST_OF_A_GPU = 18_000, 200_000
+"""Multiply-adds of a workgroup's step beyond which a dispatch for each step is faster: on a software driver as measured
+with one and eight streams and 16 to 256 units, on a GPU by what one of its cores reads in a dispatch's time."""
 
 
 def fits(H: int, tiling: Tiling) -> bool:
@@ -43,7 +44,8 @@ def fits(H: int, tiling: Tiling) -> bool:
 
 def pays(sizes: Sizes, machine: Machine) -> bool:
     """Whether it is faster than a gru_recurrence a step."""
-    return sizes["H"] <= (MOST_UNITS_OF_A_CORE if machine.cpu else MOST_UNITS)
+    streams = tiling(sizes, machine).streams
+    return 3 * streams * sizes["H"] ** 2 <= (MOST_OF_A_CORE if machine.cpu else MOST_OF_A_GPU)
 
 
 def _steps(t: Arrays) -> Iterator[tuple[Array, Array]]:

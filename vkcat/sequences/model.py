@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -9,15 +10,16 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from vkcat.arrays import check_ids
+from vkcat.chunks import FEWEST_STEPS, Chunks
 from vkcat.config import StreamConfig
 from vkcat.device.interface import Device
 from vkcat.errors import InputError, ModelError, mismatch
-from vkcat.model import build_sequence
+from vkcat.model import Rows, build_sequence, reads_rows, sequence_rows
 from vkcat.model.sequence import Pass
 from vkcat.ops.gates import RESTART
 from vkcat.runner import Runner, started
 from vkcat.sequences.conventions import step_counts
-from vkcat.sequences.steps import step_modes, step_through, within_lengths
+from vkcat.sequences.steps import pieces_through, step_modes, step_through, within_lengths
 from vkcat.stored import StoredModel, read_model
 
 Array = NDArray[Any]
@@ -49,6 +51,10 @@ class Sequences:
         runner = runner or Runner("sequences", device, backend, schedule)
         self._dtype = runner.dtype
         self._steps = started(runner, self.model, stored.weights)
+        self._chunks: Chunks | None = None
+        if not runner.is_reference and reads_rows(stored.config.stack):
+            self._chunks = Chunks(self._rows, self._steps, runner, self.model.shared.constants)
+        self._passes: dict[int, Mapping[str, Rows]] = {}
 
     def run(self, x: ArrayLike, lengths: ArrayLike | None = None) -> Array:
         """Outputs (B, T, V) of every step, in float32 (in the reference, float64).
@@ -75,10 +81,19 @@ class Sequences:
             return within_lengths(array, ends) if reverse else array
 
         given = [turned(stream, reverse) for reverse in each.reversals]
-        made = step_through(
-            self._steps, each.graph, each.inputs, each.outputs, given, self.model.mode, modes, self._dtype
-        )
+        if self._chunks is not None and len(stream) >= FEWEST_STEPS:
+            made = pieces_through(self._chunks, each.graph, self._steps, given, self.model.mode, ends, restart=True)
+        else:
+            made = step_through(
+                self._steps, each.graph, each.inputs, each.outputs, given, self.model.mode, modes, self._dtype
+            )
         return np.concatenate([turned(y, reverse) for y, reverse in zip(made, each.reversals, strict=True)], axis=2)
+
+    def _rows(self, kind: str, steps: int) -> Rows:
+        """The pass `kind` over so many steps. All passes are made at once: they have the lengths in common."""
+        if steps not in self._passes:
+            self._passes[steps] = sequence_rows(self.model, steps)
+        return self._passes[steps][kind]
 
     def _tokens(self, x: ArrayLike) -> Array:
         assert self.model.config.stack.input is not None

@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from vkcat.chunks import Chunks
 from vkcat.executor import Steps
 from vkcat.graph import Tensor
-from vkcat.ops.gates import HOLD, STEP
+from vkcat.ops.gates import HOLD, RESTART, STEP
 
 Array = NDArray[Any]
 
@@ -25,6 +26,26 @@ def within_lengths(array: Array, lengths: Array) -> Array:
 def step_modes(lengths: Array, steps: int) -> Array:
     """(T, B) uint32: each sequence steps to its length (B), and holds from there on."""
     return np.where(np.arange(steps)[:, None] < lengths, STEP, HOLD).astype(np.uint32)
+
+
+def pieces_through(
+    chunks: Chunks, kind: str, run: Steps, given: Sequence[Array], mode: Tensor, lengths: Array, *, restart: bool
+) -> list[Array]:
+    """The outputs (T, B, ...) of `given` (T, B, ...), read in pieces; past the `lengths` (B) of sequences they are 0.
+
+    With `restart` they begin from nothing, else from the states as they are.
+    """
+    steps, batch = given[0].shape[:2]
+    pieces: list[list[Array]] = []
+    at = 0
+    while at < steps:
+        count = chunks.next(kind, steps - at)
+        run.write(mode, np.full(batch, RESTART if restart and at == 0 else STEP, np.uint32))
+        pieces.append(chunks.read(kind, [x[at : at + count] for x in given], np.clip(lengths - at, 0, count), count))
+        at += count
+    made = [np.concatenate([y.reshape(-1, batch, y.shape[-1]) for y in ys])[:steps] for ys in zip(*pieces, strict=True)]
+    live = (np.arange(steps)[:, None] < lengths)[..., None]
+    return [np.where(live, y, 0) for y in made]
 
 
 def step_through(

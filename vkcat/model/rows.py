@@ -15,16 +15,16 @@ from vkcat.model.stream import StreamModel, add_head, project_features
 
 
 @dataclass(frozen=True)
-class Prefill:
-    """`x` are ids (R) or features (R, F), `lengths` (B) how many of the T steps each stream reads.
+class Rows:
+    """A graph over T steps; `lengths` (B) says how many of them are each stream's, if it matters.
 
-    y is (B, V), of each stream's last, or with features (R, V), of every step.
+    `inputs` are (R, ...). `outputs` are (R, ...), of every step, or (B, ...), of each stream's last.
     """
 
     graph: Graph
-    x: Tensor
-    lengths: Tensor
-    y: Tensor
+    inputs: tuple[Tensor, ...]
+    lengths: Tensor | None
+    outputs: tuple[Tensor, ...]
 
 
 def reads_rows(stack: Stack) -> bool:
@@ -42,11 +42,18 @@ def _reads_rows(block: Block) -> bool:
     return not isinstance(block, DeltaMemoryBlock)
 
 
-def prefill_graph(model: StreamModel, kind: str, steps: int) -> Prefill:
-    """The graph `kind` of a model, "tokens" or "features", over so many steps. It shares all that is kept."""
+def lengths_input(batch: int) -> Tensor:
+    return Tensor("lengths", (batch,), "uint32", Role.INPUT)
+
+
+def stream_rows(model: StreamModel, kind: str, steps: int) -> Rows:
+    """The graph `kind` of a model over so many steps. It shares all that is kept.
+
+    Of "tokens" (R) it gives the outputs (B, V) of each stream's last, of "features" (R, F) those of every step (R, V).
+    """
     stack, rows = model.config.stack, steps * model.batch
     graph = Graph(f"{kind} x {steps}", model.shared.precision)
-    lengths = Tensor("lengths", (model.batch,), "uint32", Role.INPUT)
+    lengths = lengths_input(model.batch)
     scope = scope_of(graph, model.mode, model.shared, stack, lengths)
     given = model.inputs["ids" if kind == "tokens" else kind]
     x = Tensor(given.name, (rows, *given.shape[1:]), given.dtype, Role.INPUT)
@@ -58,4 +65,4 @@ def prefill_graph(model: StreamModel, kind: str, steps: int) -> Prefill:
             (context,) = graph.add("last_row", "last.context", x=context, lengths=lengths)
     y = add_head(scope, stack, finish_stack(scope, "", stack, h, context))
     graph.output(y)
-    return Prefill(graph, x, lengths, y)
+    return Rows(graph, (x,), lengths, (y,))
