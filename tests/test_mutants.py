@@ -215,6 +215,29 @@ PACKED = [
 ]
 
 
+IN_SUBGROUPS = [
+    ("rms_norm", "subgroups_of_32", "if (subgroupElect())", "if (gl_LocalInvocationID.x % 32u == 0u)"),
+    ("rms_norm", "numbered_by_invocation", "VALUES[gl_SubgroupID]", "VALUES[gl_LocalInvocationID.x / 32u]"),
+    ("rms_norm", "last_subgroup_dropped", "i < gl_NumSubgroups", "i + 1u < gl_NumSubgroups"),
+    ("rms_norm", "own_value_alone", "subgroupAdd(a)", "a"),
+    ("argmax", "read_before_all_have_written", "    barrier();\n    VALUE whole", "    VALUE whole"),
+    ("argmax", "tie_to_the_highest", "subgroupMin(own.x", "subgroupMax(own.x"),
+    ("argmax", "index_of_another", "own.x == greatest ?", "true ?"),
+    ("sample", "written_before_all_have_read", "{\n    barrier();\n#ifdef", "{\n#ifdef"),
+]
+
+
+@pytest.mark.parametrize(
+    ("op", "old", "new"), [pytest.param(op, old, new, id=f"{op}-{name}") for op, name, old, new in IN_SUBGROUPS]
+)
+def test_mutant_of_the_subgroups_is_caught(lavapipe: Device, tmp_path: Path, op: str, old: str, new: str) -> None:
+    name = f"{op}{glsl.SUBGROUP}"
+    results = list(
+        validate_op(lavapipe, OPS[op], {name: _compiled(op, _mutated(op, tmp_path, old, new), glsl.SUBGROUP)})
+    )
+    assert any(not result.passed for result in results)
+
+
 # Nothing is fused where sums are rounded, and of that alone is this one.
 ROUNDED_ALONE = "sums_start_anew"
 
@@ -231,6 +254,6 @@ ROUNDED_ALONE = "sums_start_anew"
 )
 def test_mutant_of_the_packed_weights_is_caught(lavapipe: Device, tmp_path: Path, op: str, old: str, new: str) -> None:
     file = _mutated(op, tmp_path, old, new)
-    shaders = {f"{op}{variant}": _compiled(op, file, variant) for variant in glsl.VARIANTS}
+    shaders = {f"{op}{variant}": _compiled(op, file, variant) for variant in glsl.PACKED}
     results = list(validate_op(lavapipe, OPS[op], shaders))
     assert any(not result.passed for result in results)
