@@ -17,44 +17,43 @@ layout(binding = 4) writeonly buffer Inf { uint inf_count[]; };
 
 const uint LANES = gl_WorkGroupSize.x;
 
-shared float squares[LANES];
-shared float peaks[LANES];
-shared uvec2 strange[LANES];
+struct Stats {
+    float square;
+    float peak;
+    uvec2 strange;  // how many are NaN and infinite
+};
+
+Stats joined(Stats a, Stats b) { return Stats(a.square + b.square, max(a.peak, b.peak), a.strange + b.strange); }
+
+#define REDUCTION workgroup_stats
+#define VALUE Stats
+#define VALUES parts
+#define JOINED(a, b) joined(a, b)
+#define OF_SUBGROUP(a) Stats(subgroupAdd(a.square), subgroupMax(a.peak), subgroupAdd(a.strange))
+#include "reduction.glsl"
 
 void main() {
     uint b = gl_WorkGroupID.x;
     uint lane = gl_LocalInvocationID.x;
-    float square = 0.0;
-    float peak = 0.0;
-    uvec2 found = uvec2(0u);
+    Stats found = Stats(0.0, 0.0, uvec2(0u));
     for (uint d = lane; d < D; d += LANES) {
         float value = x[b * pitch(D) + d];
         // By its bits: a compiler may assume that no number is NaN.
         uint magnitude = floatBitsToUint(value) & 0x7FFFFFFFu;
         if (magnitude > 0x7F800000u) {
-            found.x += 1u;
+            found.strange.x += 1u;
         } else if (magnitude == 0x7F800000u) {
-            found.y += 1u;
+            found.strange.y += 1u;
         } else {
-            square += value * value;
-            peak = max(peak, abs(value));
+            found.square += value * value;
+            found.peak = max(found.peak, abs(value));
         }
     }
-    squares[lane] = square;
-    peaks[lane] = peak;
-    strange[lane] = found;
-    for (uint half_size = LANES >> 1; half_size > 0u; half_size >>= 1) {
-        barrier();
-        if (lane < half_size) {
-            squares[lane] += squares[lane + half_size];
-            peaks[lane] = max(peaks[lane], peaks[lane + half_size]);
-            strange[lane] += strange[lane + half_size];
-        }
-    }
+    found = workgroup_stats(found);
     if (lane > 0u) return;
-    uint finite = D - strange[0].x - strange[0].y;
-    rms[b] = finite > 0u ? sqrt(squares[0] / float(finite)) : 0.0;
-    greatest[b] = peaks[0];
-    nan_count[b] = strange[0].x;
-    inf_count[b] = strange[0].y;
+    uint finite = D - found.strange.x - found.strange.y;
+    rms[b] = finite > 0u ? sqrt(found.square / float(finite)) : 0.0;
+    greatest[b] = found.peak;
+    nan_count[b] = found.strange.x;
+    inf_count[b] = found.strange.y;
 }

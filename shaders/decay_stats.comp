@@ -19,28 +19,28 @@ layout(binding = 4) writeonly buffer Greatest { float greatest[]; };
 
 const uint LANES = gl_WorkGroupSize.x;
 
-shared vec3 parts[LANES];
+// Least, sum, greatest; every share lies between 0 and 1.
+vec3 joined(vec3 a, vec3 b) { return vec3(min(a.x, b.x), a.y + b.y, max(a.z, b.z)); }
+
+#define REDUCTION workgroup_part
+#define VALUE vec3
+#define VALUES parts
+#define JOINED(a, b) joined(a, b)
+#define OF_SUBGROUP(a) vec3(subgroupMin(a.x), subgroupAdd(a.y), subgroupMax(a.z))
+#include "reduction.glsl"
 
 void main() {
     uint b = gl_WorkGroupID.x;
     uint lane = gl_LocalInvocationID.x;
     uint width = R / N;
-    // Least, sum, greatest; every share lies between 0 and 1.
     vec3 part = vec3(1.0, 0.0, 0.0);
     for (uint i = lane; i < R; i += LANES) {
         float keep = exp(log_decay(z[b * pitch(R) + i], exp(a[i / width]), bounded != 0.0));
-        part = vec3(min(part.x, keep), part.y + keep, max(part.z, keep));
+        part = joined(part, vec3(keep));
     }
-    parts[lane] = part;
-    for (uint half_size = LANES >> 1; half_size > 0u; half_size >>= 1) {
-        barrier();
-        if (lane < half_size) {
-            vec3 other = parts[lane + half_size];
-            parts[lane] = vec3(min(parts[lane].x, other.x), parts[lane].y + other.y, max(parts[lane].z, other.z));
-        }
-    }
+    part = workgroup_part(part);
     if (lane > 0u) return;
-    least[b] = parts[0].x;
-    mean[b] = parts[0].y / float(R);
-    greatest[b] = parts[0].z;
+    least[b] = part.x;
+    mean[b] = part.y / float(R);
+    greatest[b] = part.z;
 }

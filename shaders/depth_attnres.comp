@@ -21,20 +21,14 @@ layout(binding = 6) writeonly buffer After { float after[]; };
 const uint LANES = gl_WorkGroupSize.x;
 const uint MOST = 256u;
 
-shared vec2 parts[LANES];
 shared float scores[MOST];
 
-vec2 workgroup_sum(vec2 value) {
-    uint lane = gl_LocalInvocationID.x;
-    barrier();
-    parts[lane] = value;
-    for (uint half_size = LANES >> 1; half_size > 0u; half_size >>= 1) {
-        barrier();
-        if (lane < half_size) parts[lane] += parts[lane + half_size];
-    }
-    barrier();
-    return parts[0];
-}
+#define REDUCTION workgroup_sum
+#define VALUE vec2
+#define VALUES sums
+#define JOINED(a, b) (a) + (b)
+#define OF_SUBGROUP(a) subgroupAdd(a)
+#include "reduction.glsl"
 
 void main() {
     uint b = gl_WorkGroupID.x;

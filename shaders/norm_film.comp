@@ -3,6 +3,7 @@
 #include "rows.glsl"
 #include "weights.glsl"
 #include "tiling.glsl"
+#include "workgroup.glsl"
 
 // y = rms_norm(x) * (1 + gamma) + beta with (gamma, beta) = W c + bias: rms_norm, linear and modulation in one dispatch.
 
@@ -26,26 +27,16 @@ vec4 sums[2u * ROWS * TILE];
 #define SUM(r, t) sums[r * TILE + t]
 #include "product.glsl"
 
-const uint MOST_PARTS = 1024u;
-shared float parts[MOST_PARTS];
-
 // Each stream's scale of the norm. As the product is not of x, the workgroup's lanes share its squares; first of all, or
-// the product's sums would have to be kept across the barrier.
+// the product's sums would have to be kept across the barriers.
 void find_scales(out float scales[TILE]) {
-    const uint lanes = gl_WorkGroupSize.x;
     [[unroll]] for (uint t = 0u; t < TILE; ++t) {
         float sum = 0.0;
-        for (uint d = gl_LocalInvocationID.x; d < D; d += lanes) {
+        for (uint d = gl_LocalInvocationID.x; d < D; d += gl_WorkGroupSize.x) {
             float value = x[stream(t, B) * pitch(D) + d];
             sum += value * value;
         }
-        parts[t * lanes + gl_LocalInvocationID.x] = sum;
-    }
-    barrier();
-    [[unroll]] for (uint t = 0u; t < TILE; ++t) {
-        float sum = 0.0;
-        for (uint lane = 0u; lane < lanes; ++lane) sum += parts[t * lanes + lane];
-        scales[t] = 1.0 / sqrt(sum / float(D) + eps);
+        scales[t] = 1.0 / sqrt(workgroup_sum(sum) / float(D) + eps);
     }
 }
 

@@ -96,7 +96,7 @@ def test_no_such_device() -> None:
 def test_devices() -> None:
     done = CliRunner().invoke(cli, ["devices"])
     assert done.exit_code == 0
-    for word in ("llvmpipe", "subgroup size", "float16", "timestamps", "used: 0"):
+    for word in ("llvmpipe", "subgroup size", "subgroup arithmetic", "float16", "timestamps", "used: 0"):
         assert word in done.output
     value = json.loads(CliRunner().invoke(cli, ["devices", "--json"]).output)
     assert value["used"] == 0

@@ -6,6 +6,7 @@ import dataclasses
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from vkcat.device.interface import Device, DeviceInfo, Limits, Memory, Slice
 from vkcat.device.limits import check_dispatch, check_shader
 from vkcat.device.select import select
 from vkcat.device.timestamps import elapsed_ns
+from vkcat.device.vulkan import instance
 from vkcat.errors import DeviceError, InputError
 from vkcat.executor import Executor
 from vkcat.graph import Graph, Role, Tensor
@@ -29,7 +31,7 @@ PUSH = np.array([1, 1], np.uint32)
 
 BACKENDS = ["vulkan", pytest.param("kompute", marks=pytest.mark.skipif(not HAS_KOMPUTE, reason="kp is not installed"))]
 LIMITS = Limits(1 << 27, 1 << 30, 16, (65535,) * 3, (128, 128, 64), 128, 16 << 10, 128, 4)
-INFO = DeviceInfo(0, "Test", "cpu", (1, 1, 0), "none", 4, False, 64, 1.0, 0, LIMITS)
+INFO = DeviceInfo(0, "Test", "cpu", (1, 1, 0), "none", 4, False, False, 64, 1.0, 0, LIMITS)
 
 
 def _devices(*kinds: str) -> list[DeviceInfo]:
@@ -90,6 +92,32 @@ def test_shader_beyond_a_limit(limit: str, value: object, message: str) -> None:
     small = dataclasses.replace(INFO, limits=dataclasses.replace(LIMITS, **{limit: value}))
     with pytest.raises(DeviceError, match=f"argmax: Test: expected {message}"):
         check_shader(load("argmax"), (), small)
+
+
+@pytest.mark.parametrize(
+    ("stages", "operations", "arithmetic"),
+    [(0x20, 0x5, True), (0x3F, 0xFF, True), (0x20, 0x3, False), (0x10, 0x5, False)],
+)
+def test_subgroup_arithmetic(monkeypatch: pytest.MonkeyPatch, stages: int, operations: int, arithmetic: bool) -> None:
+    """Among the operations, and compute among the stages that have them."""
+    vk = instance.api()
+
+    def report(physical: Any, properties: Any) -> None:
+        found = vk.ffi.cast("VkPhysicalDeviceSubgroupProperties *", properties.pNext)
+        found.subgroupSize, found.supportedStages, found.supportedOperations = 32, stages, operations
+
+    names = (
+        "ffi",
+        "VkPhysicalDeviceSubgroupProperties",
+        "VkPhysicalDeviceProperties2",
+        "VK_SHADER_STAGE_COMPUTE_BIT",
+        "VK_SUBGROUP_FEATURE_ARITHMETIC_BIT",
+    )
+    fake = SimpleNamespace(**{name: getattr(vk, name) for name in names})
+    fake.lib = SimpleNamespace(vkGetPhysicalDeviceProperties2=report)
+    monkeypatch.setattr(instance, "api", lambda: fake)
+    assert instance._subgroup(None, (1, 1, 0)) == (32, arithmetic)
+    assert instance._subgroup(None, (1, 0, 0)) == (0, False)
 
 
 class _NoBuffer:

@@ -150,7 +150,7 @@ MUTANTS = [
     ("state_drift", "sum_not_mean", "total / float(H)", "total"),
     ("decay_stats", "first_head", "a[i / width]", "a[0]"),
     ("decay_stats", "wrong_decay", "bounded != 0.0)", "bounded == 0.0)"),
-    ("decay_stats", "sum_not_mean", "parts[0].y / float(R)", "parts[0].y"),
+    ("decay_stats", "sum_not_mean", "part.y / float(R)", "part.y"),
     ("moe_stats", "held_ones_count", "mode[b] != HOLD && ", ""),
     ("moe_stats", "shares_not_normed", "softmax != 0.0) / sum", "softmax != 0.0)"),
     ("moe_stats", "last_expert_forgotten", "if (i >= E) return;", "if (i + 1u >= E) return;"),
@@ -171,7 +171,12 @@ MUTANTS = [
     ("gru_layer", "no_residual", "x[stream(t, B) * pitch4(H) + (j >> 2)][j & 3u] + next", "next"),
     ("norm_film", "scale_without_one", "(1.0 + (gamma", "(0.0 + (gamma"),
     ("norm_film", "swapped_halves", "+ (beta + bias[D + d])", "+ (gamma + bias[d])"),
-    ("norm_film", "missing_tail_of_squares", "d < D; d += lanes", "d < (D & ~3u); d += lanes"),
+    (
+        "norm_film",
+        "missing_tail_of_squares",
+        "d < D; d += gl_WorkGroupSize.x",
+        "d < (D & ~3u); d += gl_WorkGroupSize.x",
+    ),
     ("ring_step", "slot_off_by_one", "k_ring[entry_of(before % W) + i]", "k_ring[entry_of((before + 1u) % W) + i]"),
     ("ring_step", "own_step_twice", "attend(held ? 0u : 1u,", "attend(0u,"),
     ("ring_step", "held_as_if_stepped", "held ? age : age - 1u", "age - 1u"),
@@ -236,6 +241,29 @@ PACKED = [
 ]
 
 
+IN_SUBGROUPS = [
+    ("rms_norm", "subgroups_of_32", "if (subgroupElect())", "if (gl_LocalInvocationID.x % 32u == 0u)"),
+    ("rms_norm", "numbered_by_invocation", "VALUES[gl_SubgroupID]", "VALUES[gl_LocalInvocationID.x / 32u]"),
+    ("rms_norm", "last_subgroup_dropped", "i < gl_NumSubgroups", "i + 1u < gl_NumSubgroups"),
+    ("rms_norm", "own_value_alone", "subgroupAdd(a)", "a"),
+    ("argmax", "read_before_all_have_written", "    barrier();\n    VALUE whole", "    VALUE whole"),
+    ("argmax", "tie_to_the_highest", "subgroupMin(own.x", "subgroupMax(own.x"),
+    ("argmax", "index_of_another", "own.x == greatest ?", "true ?"),
+    ("sample", "written_before_all_have_read", "{\n    barrier();\n#ifdef", "{\n#ifdef"),
+]
+
+
+@pytest.mark.parametrize(
+    ("op", "old", "new"), [pytest.param(op, old, new, id=f"{op}-{name}") for op, name, old, new in IN_SUBGROUPS]
+)
+def test_mutant_of_the_subgroups_is_caught(lavapipe: Device, tmp_path: Path, op: str, old: str, new: str) -> None:
+    name = f"{op}{glsl.SUBGROUP}"
+    results = list(
+        validate_op(lavapipe, OPS[op], {name: _compiled(op, _mutated(op, tmp_path, old, new), glsl.SUBGROUP)})
+    )
+    assert any(not result.passed for result in results)
+
+
 # Nothing is fused where sums are rounded, and of that alone is this one.
 ROUNDED_ALONE = "sums_start_anew"
 
@@ -252,6 +280,6 @@ ROUNDED_ALONE = "sums_start_anew"
 )
 def test_mutant_of_the_packed_weights_is_caught(lavapipe: Device, tmp_path: Path, op: str, old: str, new: str) -> None:
     file = _mutated(op, tmp_path, old, new)
-    shaders = {f"{op}{variant}": _compiled(op, file, variant) for variant in glsl.VARIANTS}
+    shaders = {f"{op}{variant}": _compiled(op, file, variant) for variant in glsl.PACKED}
     results = list(validate_op(lavapipe, OPS[op], shaders))
     assert any(not result.passed for result in results)

@@ -13,10 +13,13 @@ import vkcat
 from vkcat import glsl
 from vkcat.kernel import MAX_PUSH_BYTES
 from vkcat.ops import OPS
-from vkcat.shader import SOURCES, load
+from vkcat.shader import SOURCES, exists, load
+from vkcat.spirv import GROUP_NON_UNIFORM, GROUP_NON_UNIFORM_ARITHMETIC, SHADER
+from vkcat.validate.ops import case_shader
 
 PACKAGE = Path(vkcat.__file__).parent
-SHADERS = sorted(f"{path.stem}{suffix}" for path in SOURCES.glob("*.comp") for suffix in glsl.variants(path))
+INCLUDE = SOURCES / "include"
+SHADERS = sorted(f"{path.stem}{suffix}" for path in SOURCES.glob("*.comp") for suffix in glsl.variants(path, INCLUDE))
 
 # From the ground up; a module may import from its own layer and those before it.
 LAYERS = [
@@ -116,7 +119,8 @@ def test_shader_fits_any_device(name: str) -> None:
     assert x * y * z <= 128
     assert interface.shared_bytes <= 16 << 10
     assert interface.push_bytes <= MAX_PUSH_BYTES
-    assert interface.capabilities == (1,), "Shader alone: no optional feature"
+    optional = (GROUP_NON_UNIFORM, GROUP_NON_UNIFORM_ARITHMETIC) if name.endswith(glsl.SUBGROUP) else ()
+    assert interface.capabilities == (SHADER, *optional), "no other feature"
 
 
 @pytest.mark.parametrize("name", SHADERS)
@@ -147,8 +151,12 @@ def test_docs_name_no_file_that_is_gone() -> None:
 
 
 def test_readme_counts_the_checks() -> None:
-    """`vkcat validate --model` of the README: every written tensor of every case, and the g2p-en model's 25 rows."""
-    checks = sum(len(kernel.every_case) * len(kernel.written) for kernel in OPS.values()) + 25
+    """`vkcat validate --model` of the README: every written tensor of every case, with and without arithmetic in
+    subgroups where there are both, and the g2p-en model's 25 rows."""
+    checks = 25
+    for kernel in OPS.values():
+        ways = [1 + exists(f"{case_shader(kernel, case)}{glsl.SUBGROUP}") for case in kernel.every_case]
+        checks += sum(ways) * len(kernel.written)
     assert f"{checks} checked, 0 failed" in (ROOT / "README.md").read_text()
 
 
@@ -156,5 +164,7 @@ def test_readme_counts_the_checks() -> None:
 def test_compiling_all_leaves_only_what_has_a_source(tmp_path: Path) -> None:
     (tmp_path / "renamed.spv").write_bytes(b"old")
     glsl.compile_all(SOURCES, tmp_path)
-    wanted = {f"{path.stem}{variant}.spv" for path in SOURCES.glob("*.comp") for variant in glsl.variants(path)}
+    wanted = {
+        f"{path.stem}{variant}.spv" for path in SOURCES.glob("*.comp") for variant in glsl.variants(path, INCLUDE)
+    }
     assert {path.name for path in tmp_path.glob("*.spv")} == wanted

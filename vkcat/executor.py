@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from vkcat.device.interface import Barrier, Buffer, Command, Device, Dispatch, Memory, Slice, ToHost
 from vkcat.errors import DeviceError, InputError, mismatch
 from vkcat.graph import Graph, Node, Role, Tensor
-from vkcat.parameters import Parameters, chosen_tiling, parameters
+from vkcat.parameters import Parameters, chosen_tiling, parameters, shader_names
 from vkcat.plan import Packing, Plan, PlannedDispatch, Region, Step, schedule
 from vkcat.schedules import RUNNERS, SUBMIT_LIMIT_MS, Commands, HostTimes, Runner
 from vkcat.shader import Shader, load
@@ -162,7 +162,8 @@ class Executor:
 
     def _given(self, node: Node) -> tuple[Shader, Parameters]:
         """The shader of a node, and what it is given besides tensors. Raises `ShaderError` when it does not fit."""
-        shader = self._shaders.get(node.shader) or load(node.shader)
+        names = shader_names(node.shader, self.device.info)
+        shader = next((self._shaders[name] for name in names if name in self._shaders), None) or load(names[0])
         return shader, parameters(node, shader, self._tiling(node))
 
     def _view(self, tensor: Tensor, parity: int, memory: Memory) -> Array | None:

@@ -12,11 +12,16 @@ import json
 import os
 import re
 import sys
+from itertools import product
 from pathlib import Path
 
 TARGET = "vulkan1.1"
-VARIANTS = {".float16": ("FLOAT16",), ".float16-rounded": ("FLOAT16", "ROUNDED")}
-"""Suffixes of what else a shader with `#include "weights.glsl"` is compiled to, and what is defined for it."""
+PACKED = (".float16", ".float16-rounded")
+SUBGROUP = ".subgroup"
+VARIANTS = {"weights.glsl": PACKED, "reduction.glsl": (SUBGROUP,)}
+"""Suffixes of what else a shader is compiled to, by an include of its own or of its includes."""
+
+_DEFINES = {"float16": ("FLOAT16",), "float16-rounded": ("FLOAT16", "ROUNDED"), "subgroup": ("SUBGROUP",)}
 
 _INCLUDE = re.compile(r'^\s*#include\s+"([^"]+)"', re.MULTILINE)
 
@@ -88,7 +93,8 @@ def compile_file(source: Path, include: Path, variant: str = "") -> bytes:
 
     with tempfile.TemporaryDirectory() as folder:
         output = Path(folder) / "shader.spv"
-        run_tool(_compiler_command(source, include, output, VARIANTS.get(variant, ())), source.name)
+        defines = tuple(name for part in variant.split(".") for name in _DEFINES.get(part, ()))
+        run_tool(_compiler_command(source, include, output, defines), source.name)
         check_file(output, source.name)
         return output.read_bytes()
 
@@ -100,21 +106,23 @@ def check_file(compiled: Path, subject: str) -> None:
         run_tool([validator, "--target-env", TARGET, str(compiled)], subject)
 
 
-def variants(source: Path) -> tuple[str, ...]:
-    """Suffixes of all that a shader is compiled to, the empty one among them."""
-    packed = "weights.glsl" in _INCLUDE.findall(source.read_text(encoding="utf-8", errors="replace"))
-    return ("", *VARIANTS) if packed else ("",)
+def variants(source: Path, include: Path) -> tuple[str, ...]:
+    """Suffixes of all that a shader is compiled to, the empty one first: any one of each include's, in their order."""
+    names = {path.name for path in included(source, include)}
+    choices = [("", *suffixes) for name, suffixes in VARIANTS.items() if name in names]
+    return tuple("".join(parts) for parts in product(*choices))
 
 
 def included(source: Path, include: Path) -> list[Path]:
-    """A shader and its includes, theirs too, each once."""
+    """A shader and its includes, theirs too, each once; those that are not there are the compiler's to tell of."""
     pending = [source]
     found: list[Path] = []
     while pending:
         path = pending.pop()
-        if path not in found:
+        if path not in found and path.is_file():
             found.append(path)
-            pending += [include / name for name in _INCLUDE.findall(path.read_text(encoding="utf-8"))]
+            text = path.read_text(encoding="utf-8", errors="replace")
+            pending += [include / name for name in _INCLUDE.findall(text)]
     return found
 
 
@@ -136,7 +144,7 @@ def compile_all(source_dir: Path, out_dir: Path) -> list[Path]:
     outputs = []
     hashes = {}
     for source in sorted(source_dir.glob("*.comp")):
-        for variant in variants(source):
+        for variant in variants(source, include):
             output = out_dir / f"{source.stem}{variant}.spv"
             temporary = output.with_suffix(".tmp")
             temporary.write_bytes(compile_file(source, include, variant))

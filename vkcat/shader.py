@@ -75,6 +75,16 @@ def parted(name: str) -> tuple[str, str]:
     return stem, dot + rest
 
 
+@lru_cache(maxsize=None)
+def exists(name: str) -> bool:
+    """Whether there is a shader, or a variant of one, of this name."""
+    stem, variant = parted(name)
+    source = SOURCES / f"{stem}.comp"
+    if SOURCES is not _CHECKOUT:
+        return name in _recorded()
+    return source.is_file() and variant in glsl.variants(source, SOURCES / "include")
+
+
 def load_file(name: str, path: Path) -> Shader:
     """A user's shader in place of the one named: `.spv` is checked and taken, anything else is compiled as GLSL.
 
@@ -90,7 +100,8 @@ def replacements(name: str, path: Path) -> dict[str, Shader]:
     """By name, a user's shader and, when it is GLSL that has them, its variants. Raises `ShaderError`."""
     made = {name: load_file(name, path)}
     if path.suffix != ".spv":
-        made |= {f"{name}{suffix}": load_file(f"{name}{suffix}", path) for suffix in glsl.variants(path) if suffix}
+        suffixes = [suffix for suffix in glsl.variants(path, SOURCES / "include") if suffix]
+        made |= {f"{name}{suffix}": load_file(f"{name}{suffix}", path) for suffix in suffixes}
     return made
 
 

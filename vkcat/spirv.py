@@ -21,6 +21,9 @@ _STORAGE_BUFFER = 12
 _STORAGE_WORKGROUP = 4
 _BUILTIN_WORKGROUP_SIZE = 25
 
+SHADER, GROUP_NON_UNIFORM, GROUP_NON_UNIFORM_ARITHMETIC = 1, 61, 63
+"""Capabilities: what every module has, and what those have that reduce in subgroups."""
+
 
 @dataclass(frozen=True)
 class Binding:

@@ -39,7 +39,7 @@ class Tiling:
         )
 
 
-MOST_SUMS, MOST_PARTS, MOST_AGES = 64, 1024, 512
+MOST_SUMS, MOST_AGES = 64, 512
 """Outputs of an invocation, beyond which compilers take minutes; and what shaders have room for in shared memory."""
 
 
@@ -50,7 +50,6 @@ def is_possible(tiling: Tiling) -> bool:
         all(number >= 1 and number & (number - 1) == 0 for number in numbers)
         and tiling.split <= tiling.lanes <= MOST_LANES
         and tiling.streams * tiling.rows <= MOST_SUMS
-        and tiling.streams * tiling.lanes <= MOST_PARTS
         and tiling.rows * tiling.lanes <= MOST_AGES
     )
 

@@ -1,30 +1,15 @@
 // The next token of a stream: the greatest logit, or with a temperature the greatest of logit / temperature plus Gumbel
 // noise, among the top_k greatest logits. For a shader that has logits, seed, stream, temperature, top_k, mode, token,
-// position and history, B, V and M; one workgroup a stream.
+// position and history, B, V and M, and includes best.glsl; one workgroup a stream.
 
 const uint LANES = gl_WorkGroupSize.x;
 
-shared uint counts[LANES];
-
-// Unsigned integers in the order of floats; NaN below all of them, both zeros alike.
-uint ordered(float x) {
-    uint bits = floatBitsToUint(x);
-    if ((bits & 0x7FFFFFFFu) > 0x7F800000u) return 0u;
-    if ((bits & 0x7FFFFFFFu) == 0u) return 0x80000000u;
-    return (bits & 0x80000000u) != 0u ? ~bits : bits | 0x80000000u;
-}
-
-uint workgroup_count(uint value) {
-    uint lane = gl_LocalInvocationID.x;
-    barrier();
-    counts[lane] = value;
-    for (uint half_size = LANES >> 1; half_size > 0u; half_size >>= 1) {
-        barrier();
-        if (lane < half_size) counts[lane] += counts[lane + half_size];
-    }
-    barrier();
-    return counts[0];
-}
+#define REDUCTION workgroup_count
+#define VALUE uint
+#define VALUES counts
+#define JOINED(a, b) (a) + (b)
+#define OF_SUBGROUP(a) subgroupAdd(a)
+#include "reduction.glsl"
 
 // How many logits of a row are at least (or, with `only`, exactly) `least`, of those before index `end`.
 uint count(uint row, uint least, bool only, uint end) {

@@ -1,27 +1,15 @@
-// Sum and maximum of one value a lane over the workgroup, whose size is a power of two. Every lane must call them.
+// Sum and maximum of one value a lane over the workgroup. Every lane must call them.
 
-shared float workgroup_values[gl_WorkGroupSize.x];
+#define REDUCTION workgroup_sum
+#define VALUE float
+#define VALUES workgroup_sums
+#define JOINED(a, b) (a) + (b)
+#define OF_SUBGROUP(a) subgroupAdd(a)
+#include "reduction.glsl"
 
-float workgroup_sum(float value) {
-    uint lane = gl_LocalInvocationID.x;
-    barrier();
-    workgroup_values[lane] = value;
-    for (uint half_size = gl_WorkGroupSize.x >> 1; half_size > 0u; half_size >>= 1) {
-        barrier();
-        if (lane < half_size) workgroup_values[lane] += workgroup_values[lane + half_size];
-    }
-    barrier();
-    return workgroup_values[0];
-}
-
-float workgroup_max(float value) {
-    uint lane = gl_LocalInvocationID.x;
-    barrier();
-    workgroup_values[lane] = value;
-    for (uint half_size = gl_WorkGroupSize.x >> 1; half_size > 0u; half_size >>= 1) {
-        barrier();
-        if (lane < half_size) workgroup_values[lane] = max(workgroup_values[lane], workgroup_values[lane + half_size]);
-    }
-    barrier();
-    return workgroup_values[0];
-}
+#define REDUCTION workgroup_max
+#define VALUE float
+#define VALUES workgroup_maxima
+#define JOINED(a, b) max(a, b)
+#define OF_SUBGROUP(a) subgroupMax(a)
+#include "reduction.glsl"

@@ -6,6 +6,7 @@ A WebGPU command buffer can be submitted once only, so there is nothing to repla
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -66,7 +67,8 @@ class WgpuLoop:
         self.notes: list[str] = []
         self._passes = passes
         self._tick_ns = info.timestamp_period
-        self._program = program(scene, info)
+        # WebGPU's subgroups are an extension of its own: wgpu is given what any device runs.
+        self._program = program(scene, replace(info, subgroup_arithmetic=False))
         self._device = _open(info)
         self._buffers = [self._device.create_buffer_with_data(data=w, usage=_STORAGE) for w in self._program.buffers]
         self._pipelines: dict[tuple[str, tuple[int, ...]], Any] = {}

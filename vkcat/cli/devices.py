@@ -43,6 +43,7 @@ def _table(info: DeviceInfo) -> Table:
         "driver": info.driver,
         "Vulkan": ".".join(map(str, info.api_version)),
         "subgroup size": str(info.subgroup_size),
+        "subgroup arithmetic": "yes" if info.subgroup_arithmetic else "no",
         "float16": "yes" if info.float16 else "no",
         "timestamps": timestamps,
         "workgroup": f"{limits.max_compute_work_group_invocations} invocations,"

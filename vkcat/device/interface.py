@@ -44,7 +44,10 @@ class Limits:
 
 @dataclass(frozen=True)
 class DeviceInfo:
-    """A physical device. `timestamp_bits` is 0 where the compute queue has no timestamps; the period is ns a tick."""
+    """A physical device. `timestamp_bits` is 0 where the compute queue has no timestamps; the period is ns a tick.
+
+    `subgroup_arithmetic` says that the invocations of a subgroup can add and compare their numbers in compute shaders.
+    """
 
     index: int
     name: str
@@ -52,6 +55,7 @@ class DeviceInfo:
     api_version: tuple[int, int, int]
     driver: str
     subgroup_size: int
+    subgroup_arithmetic: bool
     float16: bool
     timestamp_bits: int
     timestamp_period: float

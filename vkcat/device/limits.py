@@ -10,11 +10,14 @@ from collections.abc import Sequence
 from vkcat.device.interface import DeviceInfo, Slice, Words
 from vkcat.errors import DeviceError, mismatch
 from vkcat.shader import Shader
+from vkcat.spirv import GROUP_NON_UNIFORM_ARITHMETIC
 
 
 def check_shader(shader: Shader, spec: Sequence[int], info: DeviceInfo) -> None:
     """Raises `DeviceError` when the shader, with these specialisation constants, asks for more than the device has."""
     limits, interface = info.limits, shader.interface
+    if GROUP_NON_UNIFORM_ARITHMETIC in interface.capabilities and not info.subgroup_arithmetic:
+        raise DeviceError(mismatch(f"{shader.name}: {info.name}", "no arithmetic in subgroups", "some"))
     local_size = interface.sized(dict(zip(interface.spec, spec, strict=True)))
     x, y, z = local_size
     checks: list[tuple[str, int, int]] = [

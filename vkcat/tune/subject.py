@@ -11,7 +11,7 @@ from vkcat.device.interface import Barrier, Command, Device, Memory, Recording, 
 from vkcat.executor import padded
 from vkcat.graph import Graph, Node
 from vkcat.kernel import PRECISIONS, Case
-from vkcat.parameters import parameters
+from vkcat.parameters import parameters, shader_names
 from vkcat.profile.floors import timed
 from vkcat.shader import load
 from vkcat.tiling import Tiling
@@ -37,7 +37,7 @@ class Subject:
     """The node's tensors on a device, with its case's inputs. Closes what it made."""
 
     def __init__(self, device: Device, node: Node) -> None:
-        self._device, self._node, self._shader = device, node, load(node.shader)
+        self._device, self._node, self._shader = device, node, load(shader_names(node.shader, device.info)[0])
         self._made = ExitStack()
         case = case_of(node)
         arrays = node.kernel.inputs(np.random.default_rng(0), case)

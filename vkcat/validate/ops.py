@@ -13,8 +13,9 @@ from vkcat.device.interface import Device
 from vkcat.executor import Executor, device_packing
 from vkcat.graph import Graph, Role, Tensor
 from vkcat.kernel import PRECISIONS, Case, Kernel
+from vkcat.parameters import shader_names
 from vkcat.reference import node_inputs, run_node
-from vkcat.shader import Shader
+from vkcat.shader import Shader, load
 from vkcat.tiling import Tiling
 from vkcat.validate.result import Result, compare
 
@@ -32,14 +33,22 @@ GUARD_BYTES = 256
 def validate_op(
     device: Device, kernel: Kernel, shaders: Mapping[str, Shader] | None = None, schedule: str = "batched"
 ) -> Iterator[Result]:
-    """Run every case of `kernel`; when shaders are given in place of ours, by name, the cases that run one of them."""
+    """Run every case of `kernel` with each shader that the device has for it.
+
+    When shaders are given in place of ours, by name, only those are run.
+    """
     for case in kernel.every_case:
-        if not shaders or case_shader(kernel, case) in shaders:
-            yield from validate_case(device, kernel, case, shaders, schedule)
+        plain = case_shader(kernel, case)
+        for name in shader_names(plain, device.info):
+            if not shaders or name in shaders:
+                given = shaders or {name: load(name)}
+                way = name.removeprefix(plain).replace(".", "-")
+                for result in validate_case(device, kernel, case, {name: given[name]}, schedule):
+                    yield replace(result, case=f"{result.case}{way}")
 
 
 def case_shader(kernel: Kernel, case: Case) -> str:
-    """The name of the shader that a case runs."""
+    """The name of the shader that a case runs, as a node's."""
     return kernel.name if case.precision == PRECISIONS[0] else f"{kernel.name}.{case.precision}"
 
 

@@ -72,17 +72,29 @@ def _compute_queue_family(physical: Any) -> tuple[int | None, int]:
     return None, 0
 
 
-def _driver_and_subgroup(physical: Any, version: tuple[int, int, int], fallback: int) -> tuple[str, int]:
+def _driver(physical: Any, version: tuple[int, int, int], fallback: int) -> str:
     vk = api()
     if version < (1, 1, 0):
-        return f"version {fallback:#x}", 0
-    subgroup = vk.VkPhysicalDeviceSubgroupProperties()
-    driver = vk.VkPhysicalDeviceDriverProperties(pNext=subgroup)
+        return f"version {fallback:#x}"
+    driver = vk.VkPhysicalDeviceDriverProperties()
     properties = vk.VkPhysicalDeviceProperties2(pNext=driver)
     vk.lib.vkGetPhysicalDeviceProperties2(physical, vk.ffi.addressof(properties))
     text = vk.ffi.string(driver.driverName).decode("utf-8", "replace")
     detail = vk.ffi.string(driver.driverInfo).decode("utf-8", "replace")
-    return f"{text} {detail}".strip() or f"version {fallback:#x}", int(subgroup.subgroupSize)
+    return f"{text} {detail}".strip() or f"version {fallback:#x}"
+
+
+def _subgroup(physical: Any, version: tuple[int, int, int]) -> tuple[int, bool]:
+    """The subgroup's size, and whether compute shaders have arithmetic in it."""
+    vk = api()
+    if version < (1, 1, 0):
+        return 0, False
+    subgroup = vk.VkPhysicalDeviceSubgroupProperties()
+    properties = vk.VkPhysicalDeviceProperties2(pNext=subgroup)
+    vk.lib.vkGetPhysicalDeviceProperties2(physical, vk.ffi.addressof(properties))
+    in_compute = subgroup.supportedStages & vk.VK_SHADER_STAGE_COMPUTE_BIT
+    arithmetic = subgroup.supportedOperations & vk.VK_SUBGROUP_FEATURE_ARITHMETIC_BIT
+    return int(subgroup.subgroupSize), bool(in_compute and arithmetic)
 
 
 def _float16(physical: Any, version: tuple[int, int, int]) -> bool:
@@ -125,14 +137,15 @@ def describe(physical: Any, index: int) -> DeviceInfo:
     properties = vk.vkGetPhysicalDeviceProperties(physical)
     version = _version(properties.apiVersion)
     family, bits = _compute_queue_family(physical)
-    driver, subgroup = _driver_and_subgroup(physical, version, properties.driverVersion)
+    subgroup_size, subgroup_arithmetic = _subgroup(physical, version)
     return DeviceInfo(
         index=index,
         name=str(properties.deviceName),
         kind=_KINDS.get(int(properties.deviceType), "other"),
         api_version=version,
-        driver=driver,
-        subgroup_size=subgroup,
+        driver=_driver(physical, version, properties.driverVersion),
+        subgroup_size=subgroup_size,
+        subgroup_arithmetic=subgroup_arithmetic,
         float16=_float16(physical, version),
         timestamp_bits=bits,
         timestamp_period=float(properties.limits.timestampPeriod),
