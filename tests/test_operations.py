@@ -28,16 +28,19 @@ ASIDE: dict[str, Callable[[Mapping[str, int]], int]] = {
     # The noise is drawn from integers: half a step, a product, two logarithms.
     "sample": lambda s: s["B"] * s["V"] * 4,
 }
+ASIDE["ring_sequence"] = lambda s: s["R"] * s["N"] * s["W"]
 ASIDE["ring_step"], ASIDE["sample_embedding"] = ASIDE["ring_attention"], ASIDE["sample"]
 """What the count of a reference lacks, or has too much."""
 
 
 def _arrays(kernel: Kernel, case: Case) -> dict[str, Any]:
-    """A case at its most work: every stream steps, rings are full, each token is drawn."""
+    """A case at its most work: every stream reads every step, rings are full, each token is drawn."""
     arrays = kernel.inputs(np.random.default_rng(case.seed), case)
     if "mode" in arrays:
         arrays["mode"] = np.full_like(arrays["mode"], STEP)
-    if kernel.name in ("ring_attention", "ring_step"):
+    if "lengths" in arrays:
+        arrays["lengths"] = np.full_like(arrays["lengths"], case.sizes["R"] // case.sizes["B"])
+    if kernel.name in ("ring_attention", "ring_step", "ring_sequence"):
         arrays["t"] = np.full_like(arrays["t"], case.sizes["W"])
     if kernel.name in ("sample", "sample_embedding"):
         arrays["temperature"] = np.ones_like(arrays["temperature"])

@@ -13,7 +13,7 @@ from vkcat.schedules import SCHEDULES, SUBMIT_LIMIT_MS
 device = click.option(
     "--device",
     metavar="INDEX|NAME",
-    help="Device by index or part of its name; without it the first discrete, integrated, virtual, CPU one.",
+    help="Without it the first discrete, integrated, virtual, CPU device.",
 )
 backend = click.option(
     "--backend", type=click.Choice(list(BACKENDS)), default="vulkan", show_default=True, help="How Vulkan is driven."
@@ -33,7 +33,7 @@ submit_limit = click.option(
     default=SUBMIT_LIMIT_MS,
     show_default=True,
     metavar="MS",
-    help="Milliseconds that a submission of many steps may take.",
+    help="Longest submission of many steps.",
 )
 model = click.argument("model", type=click.Path(path_type=Path, file_okay=False))
 json_file = click.option(
