@@ -9,9 +9,9 @@
 
 layout(push_constant) uniform Sizes { uint B; uint W; uint C; uint Q; uint N; };
 
-layout(binding = 0) readonly buffer Query { float q[]; };
-layout(binding = 1) readonly buffer KRing { float k_ring[]; };
-layout(binding = 2) readonly buffer VRing { float v_ring[]; };
+layout(binding = 0) readonly buffer Query { vec4 q[]; };
+layout(binding = 1) readonly buffer KRing { vec4 k_ring[]; };
+layout(binding = 2) readonly buffer VRing { vec4 v_ring[]; };
 layout(binding = 3) readonly buffer T { uint t[]; };
 layout(binding = 4) readonly buffer Slopes { float slopes[]; };
 layout(binding = 5) writeonly buffer Out { float o[]; };
@@ -27,15 +27,20 @@ uint entry(uint age) {
     return (b * W + slot) * pitch(C) + group * d;
 }
 
-#define QUERY(i) q[b * pitch(Q) + head_index * d + i]
+uint query_at = b * pitch(Q) + head_index * d;
+
+#define QUERY(i) q[(query_at + i) >> 2][(query_at + i) & 3u]
+#define QUERY4(i) q[(query_at + i) >> 2]
 #define ENTRY(age) entry(age)
-#define KEY(at) k_ring[at]
-#define PAST(at) v_ring[at]
+#define KEY(at) k_ring[(at) >> 2][(at) & 3u]
+#define KEY4(at) k_ring[(at) >> 2]
+#define PAST(at) v_ring[(at) >> 2][(at) & 3u]
+#define PAST4(at) v_ring[(at) >> 2]
 #include "attend.glsl"
 
 void main() {
     attend_nothing(d);
     // A stream that has not begun has an empty ring and the answer zero.
     attend(0u, min(t[b], W), d, slopes[head_index]);
-    for (uint i = gl_LocalInvocationID.x; i < d; i += LANES) o[b * pitch(Q) + head_index * d + i] = answer(i);
+    for (uint i = gl_LocalInvocationID.x; i < d; i += LANES) o[query_at + i] = answer(i);
 }

@@ -10,15 +10,15 @@
 
 layout(push_constant) uniform Sizes { uint R; uint B; uint W; uint C; uint Q; uint N; };
 
-layout(binding = 0) readonly buffer Query { float q[]; };
-layout(binding = 1) readonly buffer K { float k[]; };
-layout(binding = 2) readonly buffer V { float v[]; };
+layout(binding = 0) readonly buffer Query { vec4 q[]; };
+layout(binding = 1) readonly buffer K { vec4 k[]; };
+layout(binding = 2) readonly buffer V { vec4 v[]; };
 layout(binding = 3) readonly buffer T { uint t[]; };
 layout(binding = 4) readonly buffer Mode { uint mode[]; };
 layout(binding = 5) readonly buffer Lengths { uint lengths[]; };
 layout(binding = 6) readonly buffer Slopes { float slopes[]; };
-layout(binding = 7) readonly buffer KRing { float k_ring[]; };
-layout(binding = 8) readonly buffer VRing { float v_ring[]; };
+layout(binding = 7) readonly buffer KRing { vec4 k_ring[]; };
+layout(binding = 8) readonly buffer VRing { vec4 v_ring[]; };
 layout(binding = 9) writeonly buffer Out { float o[]; };
 
 uint row = gl_WorkGroupID.x;
@@ -40,19 +40,24 @@ uint entry(uint age) {
     return OF_RING | ((b * W + slot) * pitch(C) + group * d);
 }
 
-float key(uint at) { return at >= OF_RING ? k_ring[at ^ OF_RING] : k[at]; }
+vec4 key4(uint at) { return at >= OF_RING ? k_ring[(at ^ OF_RING) >> 2] : k[at >> 2]; }
 
-float past(uint at) { return at >= OF_RING ? v_ring[at ^ OF_RING] : v[at]; }
+vec4 past4(uint at) { return at >= OF_RING ? v_ring[(at ^ OF_RING) >> 2] : v[at >> 2]; }
 
-#define QUERY(i) q[row * pitch(Q) + head_index * d + i]
+uint query_at = row * pitch(Q) + head_index * d;
+
+#define QUERY(i) q[(query_at + i) >> 2][(query_at + i) & 3u]
+#define QUERY4(i) q[(query_at + i) >> 2]
 #define ENTRY(age) entry(age)
-#define KEY(at) key(at)
-#define PAST(at) past(at)
+#define KEY(at) key4(at)[(at) & 3u]
+#define KEY4(at) key4(at)
+#define PAST(at) past4(at)[(at) & 3u]
+#define PAST4(at) past4(at)
 #include "attend.glsl"
 
 void main() {
     attend_nothing(d);
     uint count = is_read(mode[b], now, lengths[b]) ? min(min(before, W) + now + 1u, W) : 0u;
     attend(0u, count, d, slopes[head_index]);
-    for (uint i = gl_LocalInvocationID.x; i < d; i += LANES) o[row * pitch(Q) + head_index * d + i] = answer(i);
+    for (uint i = gl_LocalInvocationID.x; i < d; i += LANES) o[query_at + i] = answer(i);
 }

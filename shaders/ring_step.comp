@@ -20,8 +20,8 @@ layout(binding = 4) readonly buffer WV { WEIGHT4 w_v[]; };
 layout(binding = 5) readonly buffer T { uint t[]; };
 layout(binding = 6) readonly buffer Mode { uint mode[]; };
 layout(binding = 7) readonly buffer Slopes { float slopes[]; };
-layout(binding = 8) buffer KRing { float k_ring[]; };
-layout(binding = 9) buffer VRing { float v_ring[]; };
+layout(binding = 8) buffer KRing { vec4 k_ring[]; };
+layout(binding = 9) buffer VRing { vec4 v_ring[]; };
 layout(binding = 10) writeonly buffer Out { float o[]; };
 layout(binding = 11) writeonly buffer Next { uint t_next[]; };
 
@@ -115,9 +115,15 @@ uint entry(uint age) {
 }
 
 #define QUERY(i) vectors[head_at + i]
+
+vec4 query4(uint i) { return vec4(QUERY(i), QUERY(i + 1u), QUERY(i + 2u), QUERY(i + 3u)); }
+
+#define QUERY4(i) query4(i)
 #define ENTRY(age) entry(age)
-#define KEY(at) k_ring[at]
-#define PAST(at) v_ring[at]
+#define KEY(at) k_ring[(at) >> 2][(at) & 3u]
+#define KEY4(at) k_ring[(at) >> 2]
+#define PAST(at) v_ring[(at) >> 2][(at) & 3u]
+#define PAST4(at) v_ring[(at) >> 2]
 #include "attend.glsl"
 
 // Takes in the step's own key and value, of age 0.
@@ -145,8 +151,9 @@ void main() {
         for (uint i = lane; i < d; i += LANES) o[b * pitch(Q) + (group * heads + i_head) * d + i] = answer(i);
     }
     for (uint i = lane; i < d && !held; i += LANES) {
-        k_ring[entry_of(before % W) + i] = vectors[heads * d + i];
-        v_ring[entry_of(before % W) + i] = vectors[(heads + 1u) * d + i];
+        uint at = entry_of(before % W) + i;
+        k_ring[at >> 2][at & 3u] = vectors[heads * d + i];
+        v_ring[at >> 2][at & 3u] = vectors[(heads + 1u) * d + i];
     }
     if (lane == 0u && group == 0u) t_next[b] = after;
 }

@@ -2,9 +2,10 @@
 // score, the sum of weights and the answer are kept up as they come, so that no ring is too long. A lane works on ROWS
 // ages, or numbers of the answer, at a time. Before it, after tiling.glsl and workgroup.glsl:
 //
-//     QUERY(i)         the i-th number of the query
-//     ENTRY(age)       where the key and value of an age begin
+//     QUERY(i)           the i-th number of the query
+//     ENTRY(age)         where the key and value of an age begin
 //     KEY(at), PAST(at)  numbers of keys and of values
+//     QUERY4(i), KEY4(at), PAST4(at)  four of them, from a multiple of four on: where heads are whole vec4
 
 const uint LANES = gl_WorkGroupSize.x;
 const uint WIDEST = 1024u;
@@ -16,26 +17,66 @@ shared float answers[WIDEST];
 float greatest = NO_SCORE;
 float total = 0.0;
 
+bool of_vec4(uint d) { return (d & 3u) == 0u; }
+
+// The products of the query with the keys at `at`.
+void multiply_keys(uint at[ROWS], uint d, out float products[ROWS]) {
+    vec4 sums[ROWS];
+    [[unroll]] for (uint r = 0u; r < ROWS; ++r) sums[r] = vec4(0.0);
+    if (of_vec4(d)) {
+        for (uint i = 0u; i < d; i += 4u) {
+            vec4 numbers = QUERY4(i);
+            [[unroll]] for (uint r = 0u; r < ROWS; ++r) sums[r] += numbers * KEY4(at[r] + i);
+        }
+    } else {
+        for (uint i = 0u; i < d; ++i) {
+            float number = QUERY(i);
+            [[unroll]] for (uint r = 0u; r < ROWS; ++r) sums[r].x += number * KEY(at[r] + i);
+        }
+    }
+    [[unroll]] for (uint r = 0u; r < ROWS; ++r) products[r] = sum4(sums[r]);
+}
+
 // The scores of this lane's ages from `start` on, of those below `count`.
 void score_ages(uint start, uint count, uint d, float slope, out float scores[ROWS]) {
     uint at[ROWS];
     float scale = 1.0 / sqrt(float(d));
     [[unroll]] for (uint r = 0u; r < ROWS; ++r) {
         at[r] = ENTRY(min(start + gl_LocalInvocationID.x + r * LANES, count - 1u));
-        scores[r] = 0.0;
     }
-    for (uint i = 0u; i < d; ++i) {
-        float number = QUERY(i);
-        [[unroll]] for (uint r = 0u; r < ROWS; ++r) scores[r] += number * KEY(at[r] + i);
-    }
+    multiply_keys(at, d, scores);
     [[unroll]] for (uint r = 0u; r < ROWS; ++r) {
         uint age = start + gl_LocalInvocationID.x + r * LANES;
         scores[r] = age < count ? scores[r] * scale - slope * float(age) : NO_SCORE;
     }
 }
 
-// Adds the values of `live` ages from `start` on, with their weights, to the answer's numbers that are this lane's.
-void add_values(uint start, uint live, uint d, float shrink) {
+vec4 answer4(uint i) { return vec4(answers[i], answers[i + 1u], answers[i + 2u], answers[i + 3u]); }
+
+// As add_values, four numbers at a time.
+void add_vec4_values(uint start, uint live, uint d, float shrink) {
+    const uint QUADS = (ROWS + 3u) / 4u;
+    for (uint first = 4u * gl_LocalInvocationID.x; first < d; first += 4u * LANES * QUADS) {
+        vec4 sums[QUADS];
+        uint at[QUADS];
+        [[unroll]] for (uint r = 0u; r < QUADS; ++r) {
+            at[r] = min(first + 4u * r * LANES, d - 4u);
+            sums[r] = answer4(at[r]) * shrink;
+        }
+        for (uint j = 0u; j < live; ++j) {
+            float weight = weights[j];
+            uint entry = ENTRY(start + j);
+            [[unroll]] for (uint r = 0u; r < QUADS; ++r) sums[r] += weight * PAST4(entry + at[r]);
+        }
+        [[unroll]] for (uint r = 0u; r < QUADS; ++r) {
+            if (first + 4u * r * LANES < d) {
+                [[unroll]] for (uint c = 0u; c < 4u; ++c) answers[at[r] + c] = sums[r][c];
+            }
+        }
+    }
+}
+
+void add_single_values(uint start, uint live, uint d, float shrink) {
     for (uint first = gl_LocalInvocationID.x; first < d; first += LANES * ROWS) {
         float sums[ROWS];
         [[unroll]] for (uint r = 0u; r < ROWS; ++r) sums[r] = answers[min(first + r * LANES, d - 1u)] * shrink;
@@ -48,6 +89,12 @@ void add_values(uint start, uint live, uint d, float shrink) {
             if (first + r * LANES < d) answers[first + r * LANES] = sums[r];
         }
     }
+}
+
+// Adds the values of `live` ages from `start` on, with their weights, to the answer's numbers that are this lane's.
+void add_values(uint start, uint live, uint d, float shrink) {
+    if (of_vec4(d)) add_vec4_values(start, live, d, shrink);
+    else add_single_values(start, live, d, shrink);
 }
 
 void attend_nothing(uint d) {
@@ -75,7 +122,9 @@ void attend(uint from, uint count, uint d, float slope) {
         total = total * shrink + workgroup_sum(sum);
         add_values(start, min(LANES * ROWS, count - start), d, shrink);
     }
+    // What is four of a lane's here is one of four lanes' elsewhere.
+    if (of_vec4(d)) barrier();
 }
 
-// The i-th number of the answer, of which a lane knows those at its own number modulo LANES; 0 when nothing was there.
+// The i-th number of the answer, of which a lane looks at those at its own number modulo LANES; 0 when nothing was there.
 float answer(uint i) { return total > 0.0 ? answers[i] / total : 0.0; }
