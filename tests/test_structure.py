@@ -32,7 +32,7 @@ LAYERS = [
     ["graph"],
     ["blocks", "plan", "fusion", "sequencing", "tilings"],
     ["parameters"],
-    ["model", "weights", "schedules"],
+    ["model", "weights", "schedules", "command_lists"],
     ["executor", "reference", "stored", "states", "summary", "presets"],
     ["runner", "text", "images", "telemetry", "flights"],
     ["chunks", "session", "transducer", "sequences", "load", "importers", "export"],

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial, wraps
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
@@ -10,11 +10,12 @@ from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from vkcat.device.interface import Barrier, Buffer, Command, Device, Dispatch, Memory, Slice, ToHost
+from vkcat.command_lists import command_lists, new_buffers
+from vkcat.device.interface import Buffer, Command, Device, Memory
 from vkcat.errors import DeviceError, InputError, mismatch
 from vkcat.graph import Graph, Node, Role, Tensor
 from vkcat.parameters import Parameters, chosen_tiling, parameters, shader_names
-from vkcat.plan import Packing, Plan, PlannedDispatch, Region, Step, schedule
+from vkcat.plan import Packing, Plan, schedule
 from vkcat.schedules import RUNNERS, SUBMIT_LIMIT_MS, Commands, HostTimes, Runner
 from vkcat.shader import Shader, load
 from vkcat.tiling import Tiling
@@ -100,7 +101,6 @@ class Executor:
         self._views: tuple[dict[Tensor, Array], dict[Tensor, Array]] = ({}, {})
         self.plan = Plan()
         self._buffers: list[Buffer] = []
-        self._dispatches: dict[tuple[Node, tuple[Region, ...]], Dispatch] = {}
         self._commands: dict[str, tuple[list[Command], list[Command]]] = {}
         # By graph; those that time its dispatches are the same where that is not asked for.
         self._runners: dict[str, Runner] = {}
@@ -126,30 +126,25 @@ class Executor:
             device.check_open()
             given = {node: self._given(node) for node in nodes}
             device.prepare((shader, numbers.spec) for shader, numbers in given.values())
-            buffers = [*self._buffers]
-            for spec in plan.buffers[len(buffers) :]:
-                buffers.append(device.buffer(spec.nbytes, spec.memory))
-                made.callback(buffers[-1].close)
-            dispatches = dict(self._dispatches)
-            for planned in _dispatches(plan, graphs):
-                key = planned.node, planned.regions
-                if key not in dispatches:
-                    dispatches[key] = _dispatch(device, buffers, planned, *given[planned.node])
-                    made.callback(device.release, dispatches[key])
-            commands: dict[str, tuple[list[Command], list[Command]]] = {}
-            for graph in graphs:
-                even, odd = plan.steps[graph.name]
-                commands[graph.name] = _commands(even, buffers, dispatches), _commands(odd, buffers, dispatches)
-            runners = []
-            for timestamps in (False, True) if self._timestamps else (False,):
-                runners.append(self._make_runner(commands, timestamps=timestamps))
-                made.callback(runners[-1].close)
+            buffers = [*self._buffers, *new_buffers(device, plan, len(self._buffers), made)]
+            commands = command_lists(device, plan, graphs, buffers, given, made)
+            plain, timed = self._new_runners(commands, made)
             # Made whole: from here on only close() releases it.
             self._made.callback(made.pop_all().close)
-        self.plan, self._buffers, self._dispatches = plan, buffers, dispatches
+        self.plan, self._buffers = plan, buffers
         self._commands |= commands
-        self._runners |= dict.fromkeys(commands, runners[0])
-        self._timed |= dict.fromkeys(commands, runners[-1])
+        self._runners |= dict.fromkeys(commands, plain)
+        self._timed |= dict.fromkeys(commands, timed)
+
+    def _new_runners(self, commands: Commands, made: ExitStack) -> tuple[Runner, Runner]:
+        """One as it is and one that times dispatches, or where that was not asked for the same."""
+        plain = self._make_runner(commands, timestamps=False)
+        made.callback(plain.close)
+        if not self._timestamps:
+            return plain, plain
+        timed = self._make_runner(commands, timestamps=True)
+        made.callback(timed.close)
+        return plain, timed
 
     @property
     def host_times(self) -> HostTimes:
@@ -296,36 +291,6 @@ class Executor:
                 for views in self._views:
                     views.clear()
                 self._made.close()
-
-
-def _dispatches(plan: Plan, graphs: Sequence[Graph]) -> Iterator[PlannedDispatch]:
-    for graph in graphs:
-        for step in plan.steps[graph.name]:
-            yield from step.dispatches
-
-
-def _slices(buffers: Sequence[Buffer], regions: Sequence[Region]) -> tuple[Slice, ...]:
-    return tuple(Slice(buffers[region.buffer], region.offset, region.size) for region in regions)
-
-
-def _dispatch(
-    device: Device, buffers: Sequence[Buffer], planned: PlannedDispatch, shader: Shader, given: Parameters
-) -> Dispatch:
-    name, slices = planned.node.kernel.name, _slices(buffers, planned.regions)
-    return device.dispatch(name, shader, slices, given.push, given.spec, given.groups)
-
-
-def _commands(
-    step: Step, buffers: Sequence[Buffer], dispatches: Mapping[tuple[Node, tuple[Region, ...]], Dispatch]
-) -> list[Command]:
-    commands: list[Command] = []
-    for planned in step.dispatches:
-        if planned.barrier is not None:
-            commands.append(Barrier(_slices(buffers, planned.barrier)))
-        commands.append(dispatches[planned.node, planned.regions])
-    if step.to_host:
-        commands.append(ToHost(_slices(buffers, step.to_host)))
-    return commands
 
 
 def padded(tensor: Tensor, values: Array) -> NDArray[np.uint32]:
