@@ -69,7 +69,8 @@ def test_three_plain_gru_layers_with_a_head_are_five_dispatches() -> None:
 @pytest.mark.parametrize("kernel", FUSED, ids=lambda kernel: kernel.name)
 def test_every_fused_kernel_has_its_place(kernel: Kernel) -> None:
     made = [*(_preset(name) for name in names()), *CONFIGS.values()]
-    used = {node.kernel.name for one in made for graph in build_stream(one).graphs.values() for node in _fused(graph)}
+    models = [build_stream(one, batch) for one in made for batch in (1, 5)]
+    used = {node.kernel.name for model in models for graph in model.graphs.values() for node in _fused(graph)}
     assert kernel.name in used
 
 
