@@ -100,6 +100,7 @@ class Executor:
             given = {node: self._given(node, shaders or {}) for node in nodes}
             device.prepare((shader, numbers.spec) for shader, numbers in given.values())
             self._buffers = [self._buffer(spec) for spec in self.plan.buffers]
+            self._dispatches: dict[tuple[Node, tuple[Region, ...]], Dispatch] = {}
             self._commands = {
                 name: (self._prepare(even, given), self._prepare(odd, given))
                 for name, (even, odd) in self.plan.steps.items()
@@ -150,10 +151,14 @@ class Executor:
         return shader, parameters(node, shader, self._tiling(node))
 
     def _dispatch(self, planned: PlannedDispatch, shader: Shader, given: Parameters) -> Dispatch:
-        name, slices = planned.node.kernel.name, self._slices(planned.regions)
-        dispatch = self.device.dispatch(name, shader, slices, given.push, given.spec, given.groups)
-        self._made.callback(self.device.release, dispatch)
-        return dispatch
+        """Even and odd steps share one where it has no slots to tell apart: kompute compiles a pipeline for each."""
+        key = planned.node, planned.regions
+        if key not in self._dispatches:
+            name, slices = planned.node.kernel.name, self._slices(planned.regions)
+            dispatch = self.device.dispatch(name, shader, slices, given.push, given.spec, given.groups)
+            self._made.callback(self.device.release, dispatch)
+            self._dispatches[key] = dispatch
+        return self._dispatches[key]
 
     def _view(self, tensor: Tensor, parity: int, memory: Memory) -> Array | None:
         """The live elements of a tensor without the padding, when it lies in this kind of mapped memory."""
