@@ -151,5 +151,7 @@ def compile_all(source_dir: Path, out_dir: Path) -> list[Path]:
     for stale in set(out_dir.glob("*.spv")) - set(outputs):
         stale.unlink()
     index = out_dir / "index.json"
-    index.write_text(json.dumps(hashes, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+    temporary = index.with_suffix(".tmp")
+    temporary.write_text(json.dumps(hashes, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+    temporary.replace(index)
     return [*outputs, index]
