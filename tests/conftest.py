@@ -142,6 +142,24 @@ def g2p(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What reads the validation log goes last."""
-    items.sort(key=lambda item: item.path.name == "test_zz_validation.py")
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--half", choices=("first", "second"), help="one half of the tests: tools/test runs both at once")
+
+
+def _in_first_half(item: pytest.Item) -> bool:
+    """What runs on SwiftShader, and so much of the rest that both halves take about as long."""
+    return "swiftshader" in item.name or item.path.name in ("test_mutants.py", "test_cli.py")
+
+
+def _reads_messages(item: pytest.Item) -> bool:
+    return item.path.name == "test_zz_validation.py"
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """What reads the validation log goes last, in each half: each process has a log of its own."""
+    items.sort(key=_reads_messages)
+    half = config.getoption("half")
+    if half is not None:
+        kept = [item for item in items if _reads_messages(item) or _in_first_half(item) == (half == "first")]
+        config.hook.pytest_deselected(items=[item for item in items if item not in kept])
+        items[:] = kept

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from stream_models import CONFIGS
 
 import vkcat
-from vkcat.device.interface import Device
+from vkcat.device.interface import Device, Dispatch
 from vkcat.device.vulkan.api import api
 from vkcat.executor import Executor, Steps
 from vkcat.graph import Graph
-from vkcat.model import build
+from vkcat.model import build, build_stream
 from vkcat.schedules import SCHEDULES
 
 WORDS = ["vulkan", "a", "queue", "semaphores"]
@@ -164,3 +166,32 @@ def test_streams_of_a_batch_do_not_touch_each_other(vulkan_device: Device, g2p: 
     assert together.transduce(changed)[:3] == together.transduce(WORDS)[:3]
     together.close()
     alone.close()
+
+
+def _steps(executor: Executor, graph: str) -> tuple[list[Dispatch], list[Dispatch]]:
+    even, odd = ([one for one in step if isinstance(one, Dispatch)] for step in executor.commands[graph])
+    return even, odd
+
+
+def test_even_and_odd_steps_share_what_is_the_same_in_both(device: Device) -> None:
+    graphs = list(build_stream(CONFIGS["experts"], 1).graphs.values())
+    with closing(Executor(device, graphs)) as executor:
+        pairs = [pair for graph in graphs for pair in zip(*_steps(executor, graph.name), strict=True)]
+    assert all((even is odd) == (even.slices == odd.slices) for even, odd in pairs)
+    assert 0 < sum(even is odd for even, odd in pairs) < len(pairs)
+
+
+def test_kompute_compiles_for_odd_steps_when_they_come(both_backends: list[Device], g2p: Path) -> None:
+    if len(both_backends) == 1:
+        pytest.skip("kp is not installed")
+    model, _ = _transducer(g2p)
+    graph = model.graphs["encode"]
+    with closing(Executor(both_backends[1], [graph], "batched")) as executor:
+        executor.step("encode")
+        even, odd = _steps(executor, "encode")
+        apart = [dispatch for dispatch in odd if dispatch not in even]
+        assert all(dispatch.prepared.compiled for dispatch in even)
+        assert apart
+        assert not any(dispatch.prepared.compiled for dispatch in apart)
+        executor.step("encode")
+        assert all(dispatch.prepared.compiled for dispatch in odd)

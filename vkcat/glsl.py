@@ -31,15 +31,16 @@ class CompileError(Exception):
 
 
 def find_tool(name: str) -> str | None:
-    """Path of `name` from PATH, this environment's scripts, or the cmeel packages inside any `sys.path` entry."""
+    """Path of `name` from PATH, the cmeel packages inside any `sys.path` entry, or this environment's scripts."""
     import shutil
     import sysconfig
 
     found = shutil.which(name)
     if found:
         return found
-    folders = [sysconfig.get_path("scripts")]
-    folders += [os.path.join(entry, "cmeel.prefix", "bin") for entry in sys.path]
+    # Of cmeel's the program itself first: what it puts among the scripts starts a Python to run that.
+    folders = [os.path.join(entry, "cmeel.prefix", "bin") for entry in sys.path]
+    folders.append(sysconfig.get_path("scripts"))
     return shutil.which(name, path=os.pathsep.join(folders))
 
 
@@ -139,20 +140,28 @@ def compile_all(source_dir: Path, out_dir: Path) -> list[Path]:
 
     What an earlier set of shaders left there goes.
     """
+    from concurrent.futures import ThreadPoolExecutor
+
     include = source_dir / "include"
     out_dir.mkdir(parents=True, exist_ok=True)
-    outputs = []
-    hashes = {}
-    for source in sorted(source_dir.glob("*.comp")):
-        for variant in variants(source, include):
-            output = out_dir / f"{source.stem}{variant}.spv"
-            temporary = output.with_suffix(".tmp")
-            temporary.write_bytes(compile_file(source, include, variant))
-            temporary.replace(output)
-            outputs.append(output)
-            hashes[f"{source.stem}{variant}"] = source_hash(source, include)
+    wanted = [
+        (source, variant) for source in sorted(source_dir.glob("*.comp")) for variant in variants(source, include)
+    ]
+
+    def compile_one(source: Path, variant: str) -> Path:
+        output = out_dir / f"{source.stem}{variant}.spv"
+        temporary = output.with_suffix(".tmp")
+        temporary.write_bytes(compile_file(source, include, variant))
+        return temporary.replace(output)
+
+    # The compiler is a process of its own each time, so threads use all processor cores.
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        outputs = list(pool.map(compile_one, *zip(*wanted, strict=True)))
+    hashes = {f"{source.stem}{variant}": source_hash(source, include) for source, variant in wanted}
     for stale in set(out_dir.glob("*.spv")) - set(outputs):
         stale.unlink()
     index = out_dir / "index.json"
-    index.write_text(json.dumps(hashes, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+    temporary = index.with_suffix(".tmp")
+    temporary.write_text(json.dumps(hashes, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+    temporary.replace(index)
     return [*outputs, index]

@@ -8,7 +8,7 @@ are destroyed in another order, so devices are probed first and destruction is o
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -78,6 +78,27 @@ class KomputeBuffer:
             self.tensor.destroy()
 
 
+class KomputeAlgorithm:
+    """A kp algorithm, made when it is first recorded: kp compiles a pipeline for it, and odd steps may never come."""
+
+    def __init__(self, make: Callable[[], Any]) -> None:
+        self._make = make
+        self._made: Any = None
+
+    @property
+    def compiled(self) -> bool:
+        return self._made is not None
+
+    def get(self) -> Any:
+        if self._made is None:
+            self._made = self._make()
+        return self._made
+
+    def destroy(self) -> None:
+        if self._made is not None:
+            self._made.destroy()
+
+
 class KomputeRecording:
     """A kp sequence. `submit` runs it to its end: kp has no asynchronous way to run a recorded sequence again.
 
@@ -103,7 +124,7 @@ class KomputeRecording:
         synced: set[int] = set()
         for command in commands:
             if isinstance(command, Dispatch):
-                self._sequence.record(kp.OpAlgoDispatch(command.prepared))
+                self._sequence.record(kp.OpAlgoDispatch(command.prepared.get()))
                 written |= {id(part.buffer) for part in command.writes}
                 continue
             buffers: dict[int, Any] = {id(part.buffer): part.buffer for part in command.slices}
@@ -150,7 +171,7 @@ class KomputeDevice(Lifetime):
         super().__init__(info)
         self._tensors: dict[int, KomputeBuffer] = {}
         self._sequences: dict[int, KomputeRecording] = {}
-        self._algorithms: dict[int, Any] = {}
+        self._algorithms: dict[int, KomputeAlgorithm] = {}
         self.manager = kp.Manager(info.index, [info.compute_queue_family], [])
         self.nothing = KomputeBuffer(self, 4, Memory.UPLOAD)
         self._check_round_trip()
@@ -226,7 +247,8 @@ class KomputeDevice(Lifetime):
         tensors = [part.buffer.tensor for part in slices]  # type: ignore[attr-defined]
         # kp reads every constant as float bits when the specialisation constants are floats: send bits as they are.
         constants = np.array(spec, np.uint32).view(np.float32)
-        algorithm = self.manager.algorithm(tensors, shader.code, list(groups), constants, push.view(np.float32))
+        numbers = constants, push.view(np.float32)
+        algorithm = KomputeAlgorithm(lambda: self.manager.algorithm(tensors, shader.code, list(groups), *numbers))
         dispatch = Dispatch.of(name, shader, slices, algorithm)
         self._algorithms[id(dispatch)] = algorithm
         return dispatch
