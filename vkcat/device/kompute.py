@@ -8,7 +8,7 @@ are destroyed in another order, so devices are probed first and destruction is o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -100,46 +100,61 @@ class KomputeAlgorithm:
 
 
 class KomputeRecording:
-    """A kp sequence. `submit` runs it to its end: kp has no asynchronous way to run a recorded sequence again.
+    """kp sequences, one or several. `submit` runs them to their end: kp cannot run a recorded one without waiting.
 
-    Recording again takes a new sequence: kp's command pools do not allow a command buffer to be reset.
+    Recording again takes new sequences: kp's command pools do not allow a command buffer to be reset.
     """
 
     def __init__(self, device: KomputeDevice) -> None:
         self._device = device
-        self._sequence = device.manager.sequence()
-        self._recorded = False
+        self._sequences: list[Any] = []
+        # By identity: written and not yet copied to staging in the sequence being recorded, and copied there.
+        self._written: set[int] = set()
+        self._copied: set[int] = set()
         device.own_sequence(self)
 
     def record(self, commands: Sequence[Command]) -> None:
         kp = _kp()
-        if self._recorded:
-            self._sequence.destroy()
-            self._sequence = self._device.manager.sequence()
-        self._recorded = True
+        self._destroy()
+        self._begin_sequence()
         if not commands:
             # kp begins a command buffer with its first operation; this one adds nothing to it.
-            self._sequence.record(kp.OpTensorSyncLocal([self._device.nothing.tensor]))
-        written: set[int] = set()
-        synced: set[int] = set()
+            self._sequences[-1].record(kp.OpTensorSyncLocal([self._device.nothing.tensor]))
         for command in commands:
             if isinstance(command, Dispatch):
-                self._sequence.record(kp.OpAlgoDispatch(command.prepared.get()))
-                written |= {id(part.buffer) for part in command.writes}
-                continue
-            buffers: dict[int, Any] = {id(part.buffer): part.buffer for part in command.slices}
-            # A barrier covers what this sequence wrote: earlier ones were waited for. What the host reads must be in
-            # its staging copy, whichever sequence wrote it.
-            wanted = buffers.keys() & written if isinstance(command, Barrier) else buffers.keys()
-            tensors = [buffer.tensor for key, buffer in buffers.items() if key in wanted - synced]
-            if tensors:
-                self._sequence.record(kp.OpTensorSyncLocal(tensors))
-                synced |= wanted
-            elif isinstance(command, Barrier) and written - synced:
-                raise DeviceError("kompute: a write-after-read barrier has no form here; plan without reuse")
+                self._sequences[-1].record(kp.OpAlgoDispatch(command.prepared.get()))
+                self._written |= {id(part.buffer) for part in command.writes}
+            else:
+                buffers: dict[int, Any] = {id(part.buffer): part.buffer for part in command.slices}
+                self._order(buffers, to_host=not isinstance(command, Barrier))
+
+    def _begin_sequence(self) -> None:
+        """What the one before did is waited for before this one runs."""
+        self._sequences.append(self._device.manager.sequence())
+        self._written, self._copied = set(), set()
+
+    def _order(self, buffers: Mapping[int, Any], *, to_host: bool) -> None:
+        """A barrier for what this sequence wrote, or to the host, whichever sequence wrote it.
+
+        kp's copy to staging has one. Two of the same tensor are a hazard there, and where nothing is to be copied it
+        has no barrier at all: then the rest is a sequence of its own.
+        """
+        wanted = buffers.keys() & self._written
+        stuck = bool(wanted & self._copied or (self._written and not wanted and not to_host))
+        if stuck:
+            self._begin_sequence()
+            wanted = set()
+        if to_host:
+            wanted |= buffers.keys() - self._copied
+        if wanted:
+            tensors = [buffer.tensor for key, buffer in buffers.items() if key in wanted]
+            self._sequences[-1].record(_kp().OpTensorSyncLocal(tensors))
+            self._written -= wanted
+            self._copied |= wanted
 
     def submit(self) -> None:
-        self._sequence.eval()
+        for sequence in self._sequences:
+            sequence.eval()
 
     def wait(self) -> None:
         """Nothing to do: `submit` has waited."""
@@ -154,7 +169,12 @@ class KomputeRecording:
 
     def close(self) -> None:
         if self._device.disown_sequence(self):
-            self._sequence.destroy()
+            self._destroy()
+
+    def _destroy(self) -> None:
+        for sequence in self._sequences:
+            sequence.destroy()
+        self._sequences.clear()
 
 
 class KomputeDevice(Lifetime):

@@ -145,5 +145,6 @@ KERNEL = Kernel(
         Case({"R": 15, "B": 5, "H": 65}, seed=3, attributes={"t": 1}),
         Case({"R": 126, "B": 63, "H": 3}, seed=4, attributes={"t": 1}),
         Case({"R": 6, "B": 2, "H": 257}, seed=5, attributes={"t": 2}, scale=1e4),
+        Case({"R": 2, "B": 1, "H": 100}, seed=6, attributes={"t": 1}),
     ),
 )

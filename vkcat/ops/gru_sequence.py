@@ -95,7 +95,7 @@ KERNEL = Kernel(
     cases=(
         Case({"R": 1, "B": 1, "H": 1}),
         Case({"R": 21, "B": 3, "H": 63}, seed=1),
-        Case({"R": 4, "B": 1, "H": 256}, seed=2),
+        Case({"R": 4, "B": 1, "H": 257}, seed=2),
         Case({"R": 65, "B": 13, "H": 65}, seed=3),
         Case({"R": 126, "B": 63, "H": 3}, seed=4),
         Case({"R": 6, "B": 2, "H": 100}, seed=5, scale=1e4),
