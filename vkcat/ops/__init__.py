@@ -7,6 +7,7 @@ from vkcat.ops import (
     argmax,
     decay_stats,
     delta_memory,
+    delta_sequence,
     depth_attnres,
     depth_dwa,
     embedding,
@@ -90,6 +91,7 @@ OPS: dict[str, Kernel] = {
         gru_sequence.KERNEL,
         ring_sequence.KERNEL,
         ring_extend.KERNEL,
+        delta_sequence.KERNEL,
         last_row.KERNEL,
     )
 }
