@@ -5,6 +5,7 @@ from vkcat.ops import (
     activation_stats,
     add,
     argmax,
+    conv_sequence,
     decay_stats,
     delta_memory,
     delta_sequence,
@@ -91,6 +92,7 @@ OPS: dict[str, Kernel] = {
         gru_sequence.KERNEL,
         ring_sequence.KERNEL,
         ring_extend.KERNEL,
+        conv_sequence.KERNEL,
         delta_sequence.KERNEL,
         last_row.KERNEL,
     )
