@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from vkcat.config import Block, DeltaMemoryBlock, ExpertsBlock, GruBlock, Stack
+from vkcat.config import Block, ExpertsBlock, GruBlock, Stack
 from vkcat.graph import Graph, Role, Tensor
 from vkcat.model.stack import embed, finish_stack, run_blocks, scope_of
 from vkcat.model.stream import StreamModel, add_head, project_features
@@ -39,7 +39,7 @@ def _reads_rows(block: Block) -> bool:
     if isinstance(block, ExpertsBlock):
         # What is dropped follows from the streams of one step.
         return block.capacity == 0
-    return not isinstance(block, DeltaMemoryBlock)
+    return True
 
 
 def lengths_input(batch: int) -> Tensor:
