@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from stream_models import CONFIGS, GRU, RING, config, stored
+from stream_models import CONFIGS, DELTA, GRU, RING, config, stored
 
 import vkcat
 from vkcat import chunks, presets
@@ -114,6 +114,30 @@ def test_features_give_the_output_of_every_step(vulkan_device: Device) -> None:
     assert session._chunks is not None
     assert ("features", 16) in session._chunks._graphs
     session.close()
+
+
+def test_an_image_in_pieces_is_patch_by_patch(vulkan_device: Device) -> None:
+    """Two images, one after the other, of streams of which one has read something before."""
+    patches = {"rows": 4, "columns": 5, "side": 3, "channels": 1}
+    made = stored(config([GRU, DELTA, RING], modulation={"context": 2}, patches=patches))
+    pixels, outputs = np.random.default_rng(0).standard_normal((2, 12, 15, 1)), []
+    for chunked in (True, False):
+        session = vkcat.Session(made, batch=2, device=vulkan_device, chunked=chunked)
+        session.prefill([[1], []])
+        outputs.append([session.read_image(pixels), session.prefill([[5], [6]]), session.read_image(pixels[::-1])])
+        assert (session._chunks is not None and ("patches", 2) in session._chunks._graphs) == chunked
+        session.close()
+    for got, expected in zip(*outputs, strict=True):
+        assert np.abs(got - expected).max() <= 1e-6 * np.abs(expected).max()
+
+
+def test_every_node_over_rows_of_patches(vulkan_device: Device) -> None:
+    patches = {"rows": 2, "columns": 2, "side": 3, "channels": 1}
+    made = stored(config([GRU, DELTA], patches=patches))
+    model = with_rows(build(made.config, 3), 5)
+    assert "patches x 5" in model.graphs
+    results = list(validate_model(vulkan_device, model, made.weights, "replay"))
+    assert [f"{r.op} {r.case}: {r.problem}" for r in results if not r.passed] == []
 
 
 def test_a_piece_keeps_within_the_limit(lavapipe: Device) -> None:
