@@ -3,12 +3,12 @@
 #include "rows.glsl"
 #include "weights.glsl"
 
-// y[b] = w patches[b, position[b]] + bias + places[position[b]]; a position past the last reads the last. An invocation
-// computes one channel of one stream.
+// y[r] = w patches[b, position[r]] + bias + places[position[r]], b = r mod B; a position past the last reads the last. An
+// invocation computes one channel of one row.
 
 layout(local_size_x = 64) in;
 
-layout(push_constant) uniform Sizes { uint B; uint P; uint K; uint D; };
+layout(push_constant) uniform Sizes { uint R; uint B; uint P; uint K; uint D; };
 
 layout(binding = 0) readonly buffer Patches { vec4 patches[]; };
 layout(binding = 1) readonly buffer Position { uint position[]; };
@@ -19,18 +19,18 @@ layout(binding = 5) writeonly buffer Y { float y[]; };
 
 void main() {
     uint d = gl_GlobalInvocationID.x;
-    uint b = gl_GlobalInvocationID.y;
-    if (d >= D || b >= B) return;
+    uint r = gl_GlobalInvocationID.y;
+    if (d >= D || r >= R) return;
     uint row = pitch4(K);
     uint whole = K >> 2;
     uint tail = K & 3u;
-    uint p = min(position[b], P - 1u);
-    uint patch_row = (b * P + p) * row;
+    uint p = min(position[r], P - 1u);
+    uint patch_row = (r % B * P + p) * row;
     vec4 sum = vec4(0.0);
     for (uint k = 0u; k < whole; ++k) sum = accumulated(sum, unpacked(w[d * row + k]) * patches[patch_row + k]);
     if (tail > 0u) {
         vec4 weight = head(unpacked(w[d * row + whole]), tail);
         sum = accumulated(sum, weight * head(patches[patch_row + whole], tail));
     }
-    y[b * pitch(D) + d] = sum4(sum) + bias[d] + places[p * pitch(D) + d];
+    y[r * pitch(D) + d] = sum4(sum) + bias[d] + places[p * pitch(D) + d];
 }

@@ -25,7 +25,7 @@ void main() {
     uint b = row % B;
     uint now = row / B;
     // A stream that reads nothing does not restart either.
-    uint steps = mode[b] == HOLD ? 0u : min(lengths[b], R / B);
+    uint steps = rows_read(mode[b], lengths[b], R / B);
     uint before = mode[b] == RESTART && steps > 0u ? 0u : t[b];
     if (now < steps && steps - now <= W) {
         uint at = (b * W + (before % W + now) % W) * pitch(C) + c;

@@ -16,18 +16,13 @@ layout(binding = 3) readonly buffer Mode { uint mode[]; };
 layout(binding = 4) writeonly buffer Y { float y[]; };
 layout(binding = 5) writeonly buffer Next { float history_next[]; };
 
-float past(uint b, uint j, uint c) { return mode[b] == RESTART ? 0.0 : history[(b * M + j) * pitch(C) + c]; }
+#include "convolution.glsl"
 
 void main() {
     uint c = gl_GlobalInvocationID.x;
     uint b = gl_GlobalInvocationID.y;
     if (c >= C || b >= B) return;
-    float now = x[b * pitch(C) + c];
-    float sum = w[c * pitch(L) + M] * now;
-    for (uint j = 0u; j < M; ++j) sum += w[c * pitch(L) + j] * past(b, j, c);
-    y[b * pitch(C) + c] = sum * sigmoid(sum);
-    for (uint j = 0u; j < M; ++j) {
-        float after = j + 1u < M ? past(b, j + 1u, c) : now;
-        history_next[(b * M + j) * pitch(C) + c] = mode[b] == HOLD ? past(b, j, c) : after;
-    }
+    bool fresh = mode[b] == RESTART;
+    y[b * pitch(C) + c] = convolved(b, 0u, c, fresh);
+    keep_history(b, mode[b] == HOLD ? 0u : 1u, c, fresh);
 }

@@ -119,9 +119,9 @@ class Session:
         if read is None:
             raise InputError(mismatch("image", "a model that reads patches", self._kinds()))
         self._steps.write(inputs["patches"], cut(image, read, self.batch))
-        for position in range(read.count):
-            self._steps.write(inputs["position"], np.full(self.batch, position, np.uint32))
-            self._advance("patches", np.ones(self.batch, bool))
+        positions = np.repeat(np.arange(read.count, dtype=np.uint32)[:, None], self.batch, axis=1)
+        for _ in self._read("patches", inputs["position"], positions, np.full(self.batch, read.count)):
+            pass
         return self.outputs
 
     def read_features(self, features: Array) -> Array:
@@ -285,7 +285,7 @@ class Session:
     def _read(self, kind: str, tensor: Tensor, x: Array, lengths: Array) -> Iterator[Array]:
         """Read x (T, B, ...), of which each stream reads the first `lengths` (B) steps; gives outputs (B, V).
 
-        Those after each step, but of tokens in pieces after each piece.
+        Those of features after each step, others' in pieces after each piece.
         """
         at, total = 0, len(x)
         chunks = self._chunks if total >= FEWEST_STEPS else None

@@ -32,3 +32,6 @@ const uint RESTART = 2u;  // the state advances from zero, whatever it held
 
 // Whether a stream reads the row t of a sequence, of whose rows the first `length` are its own.
 bool is_read(uint mode, uint t, uint length) { return mode != HOLD && t < length; }
+
+// How many of the `count` rows that a sequence has of each stream this one reads: `is_read` is true of these.
+uint rows_read(uint mode, uint length, uint count) { return mode == HOLD ? 0u : min(length, count); }

@@ -34,15 +34,15 @@ def delta_memory(scope: Scope, name: str, block: DeltaMemoryBlock, x: Tensor) ->
     down = scope.linear(f"{name}.retention_down", x, block.rank)
     z = scope.linear(f"{name}.retention_up", down, keys, bias=_retention_bias)
     (o,) = graph.add(
-        "delta_memory",
+        "delta_memory" if scope.lengths is None else "delta_sequence",
         name,
         {"bounded": float(block.decay == "bounded")},
         **mixed,
         beta=beta,
         z=z,
         a=shared.weight(f"{name}.a", block.heads, initial=_decay_rates),
-        mode=scope.mode,
         memory=shared.memory(f"{name}.memory", keys, block.value),
+        **scope.reading,
     )
     gate = scope.linear(f"{name}.gate", x, values)
     gain = shared.weight(f"{name}.norm.weight", block.value, initial=ones)
@@ -59,6 +59,7 @@ def _mixed(scope: Scope, name: str, block: DeltaMemoryBlock, x: Tensor, width: i
         return y
     w = shared.weight(f"{name}.convolution.weight", width, length, initial=fan_in(length))
     history = shared.state(f"{name}.history", length - 1, width)
-    y, after = graph.add("short_conv", f"{name}.convolution", x=made, w=w, history=history, mode=scope.mode)
+    op = "short_conv" if scope.lengths is None else "conv_sequence"
+    y, after = graph.add(op, f"{name}.convolution", x=made, w=w, history=history, **scope.reading)
     graph.carry(history, after)
     return y

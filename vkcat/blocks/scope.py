@@ -91,6 +91,11 @@ class Scope:
     eps: float
     lengths: Tensor | None = None
 
+    @property
+    def reading(self) -> dict[str, Tensor]:
+        """What tells an op with a state which streams read: of one step the mode, of several the lengths too."""
+        return {"mode": self.mode} if self.lengths is None else {"mode": self.mode, "lengths": self.lengths}
+
     def linear(
         self, name: str, x: Tensor, width: int, *, initial: Initial | None = None, bias: Initial | None = None
     ) -> Tensor:

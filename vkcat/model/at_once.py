@@ -9,7 +9,7 @@ from vkcat.model.rows import Rows, reads_rows, stream_rows
 from vkcat.model.sequence import SequenceModel, sequence_rows
 from vkcat.model.stream import StreamModel
 
-KINDS = ("tokens", "features")
+KINDS = ("tokens", "patches", "features")
 
 
 def with_rows(model: Model, steps: int) -> Model:

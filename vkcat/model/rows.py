@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from vkcat.config import Block, DeltaMemoryBlock, ExpertsBlock, GruBlock, Stack
+from vkcat.blocks import Scope
+from vkcat.config import Block, ExpertsBlock, GruBlock, Stack
 from vkcat.graph import Graph, Role, Tensor
 from vkcat.model.stack import embed, finish_stack, run_blocks, scope_of
-from vkcat.model.stream import StreamModel, add_head, project_features
+from vkcat.model.stream import StreamModel, add_head, embed_patches, project_features
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,7 @@ def _reads_rows(block: Block) -> bool:
     if isinstance(block, ExpertsBlock):
         # What is dropped follows from the streams of one step.
         return block.capacity == 0
-    return not isinstance(block, DeltaMemoryBlock)
+    return True
 
 
 def lengths_input(batch: int) -> Tensor:
@@ -49,20 +50,30 @@ def lengths_input(batch: int) -> Tensor:
 def stream_rows(model: StreamModel, kind: str, steps: int) -> Rows:
     """The graph `kind` of a model over so many steps. It shares all that is kept.
 
-    Of "tokens" (R) it gives the outputs (B, V) of each stream's last, of "features" (R, F) those of every step (R, V).
+    Of "tokens" (R), and of "patches" at positions (R) of the images that single steps read, it gives the outputs (B, V)
+    of each stream's last, of "features" (R, F) those of every step (R, V).
     """
     stack, rows = model.config.stack, steps * model.batch
     graph = Graph(f"{kind} x {steps}", model.shared.precision)
     lengths = lengths_input(model.batch)
     scope = scope_of(graph, model.mode, model.shared, stack, lengths)
-    given = model.inputs["ids" if kind == "tokens" else kind]
+    given = model.feeds[kind][0]
     x = Tensor(given.name, (rows, *given.shape[1:]), given.dtype, Role.INPUT)
-    read = embed(scope, "", stack, x) if kind == "tokens" else project_features(scope, stack, x)
-    h, context = run_blocks(scope, "", stack, read)
-    if kind == "tokens":
+    h, context = run_blocks(scope, "", stack, _read(scope, model, kind, x))
+    if kind != "features":
         (h,) = graph.add("last_row", "last", x=h, lengths=lengths)
         if context is not None:
             (context,) = graph.add("last_row", "last.context", x=context, lengths=lengths)
     y = add_head(scope, stack, finish_stack(scope, "", stack, h, context))
     graph.output(y)
     return Rows(graph, (x,), lengths, (y,))
+
+
+def _read(scope: Scope, model: StreamModel, kind: str, x: Tensor) -> Tensor:
+    """The input x of a graph `kind` as the stream's."""
+    stack = model.config.stack
+    if kind == "tokens":
+        return embed(scope, "", stack, x)
+    if kind == "patches":
+        return embed_patches(scope, stack, model.inputs["patches"], x)
+    return project_features(scope, stack, x)

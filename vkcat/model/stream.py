@@ -66,6 +66,22 @@ def project_features(scope: Scope, stack: Stack, given: Tensor) -> Tensor:
     return scope.linear("features", given, stack.width, bias=fan_in(given.shape[-1]))
 
 
+def embed_patches(scope: Scope, stack: Stack, images: Tensor, position: Tensor) -> Tensor:
+    """Patches of images (B, P, K), one at each position (R), as the stream's input."""
+    read, width = stack.patches, stack.width
+    assert read is not None
+    (x,) = scope.graph.add(
+        "patch_embedding",
+        "patches",
+        patches=images,
+        position=position,
+        w=scope.shared.matrix("patches.weight", width, read.pixels, initial=fan_in(read.pixels)),
+        bias=scope.shared.weight("patches.bias", width, initial=fan_in(read.pixels)),
+        places=scope.shared.weight("patches.places", read.count, width, initial=normal),
+    )
+    return x
+
+
 class _Builder:
     """Adds graphs one by one."""
 
@@ -105,21 +121,12 @@ class _Builder:
         self.finish(scope, embed(scope, "", self.stack, ids), ids, self.mode)
 
     def patches(self) -> None:
-        read, width = self.stack.patches, self.stack.width
+        read = self.stack.patches
         assert read is not None
         images = self.input("patches", read.count, read.pixels)
         position = self.input("position", dtype="uint32", limit=read.count)
         scope = self.scope("patches")
-        (x,) = scope.graph.add(
-            "patch_embedding",
-            "patches",
-            patches=images,
-            position=position,
-            w=self.shared.matrix("patches.weight", width, read.pixels, initial=fan_in(read.pixels)),
-            bias=self.shared.weight("patches.bias", width, initial=fan_in(read.pixels)),
-            places=self.shared.weight("patches.places", read.count, width, initial=normal),
-        )
-        self.finish(scope, x, position, self.mode)
+        self.finish(scope, embed_patches(scope, self.stack, images, position), position, self.mode)
 
     def features(self) -> None:
         assert self.stack.features is not None

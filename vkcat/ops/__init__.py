@@ -5,8 +5,10 @@ from vkcat.ops import (
     activation_stats,
     add,
     argmax,
+    conv_sequence,
     decay_stats,
     delta_memory,
+    delta_sequence,
     depth_attnres,
     depth_dwa,
     embedding,
@@ -90,6 +92,8 @@ OPS: dict[str, Kernel] = {
         gru_sequence.KERNEL,
         ring_sequence.KERNEL,
         ring_extend.KERNEL,
+        conv_sequence.KERNEL,
+        delta_sequence.KERNEL,
         last_row.KERNEL,
     )
 }

@@ -60,7 +60,7 @@ def decay_operations(attributes: Mapping[str, float]) -> int:
     return 3 if attributes["bounded"] else 2
 
 
-def _parts(t: Arrays) -> dict[str, Array]:
+def parts(t: Arrays) -> dict[str, Array]:
     """q, k (B, N, K), v (B, N, V), b (B, N, 1), keep = exp g (B, N, K) and S (B, N, K, V) before the step."""
     N = len(t["a"])
     held = (t["mode"] == HOLD)[:, None, None]
@@ -78,7 +78,7 @@ def _parts(t: Arrays) -> dict[str, Array]:
 
 
 def reference(t: Arrays) -> dict[str, Array]:
-    p = _parts(t)
+    p = parts(t)
     S = p["keep"][..., None] * p["S"]
     d = p["b"] * (p["v"] - np.einsum("bnkv,bnk->bnv", S, p["k"]))
     S = S + p["k"][..., None] * d[:, :, None]
@@ -105,7 +105,7 @@ def bound(t: Arrays) -> dict[str, Array]:
 
     Vulkan's log has an absolute error of 2^-21 near 1, its exp a relative one of 3 + 2|x| units in the last place.
     """
-    u, p = UNIT_ROUNDOFF, _parts(t)
+    u, p = UNIT_ROUNDOFF, parts(t)
     K = p["k"].shape[-1]
     n = float(dot_error(K + 2, np.ones(1))[0])
     unit = n / 2 + 12 * u

@@ -24,7 +24,7 @@ import numpy as np
 
 from vkcat.errors import ShapeError, mismatch
 from vkcat.kernel import Array, Arrays, Case, Kernel, Launch, Sizes, dot_error, products
-from vkcat.ops.gates import HOLD, RESTART, draw_modes
+from vkcat.ops.gates import HOLD, RESTART, STEP, draw_modes
 from vkcat.ops.gru_cell import UNIT_OPERATIONS, next_error, next_state
 from vkcat.tiling import Tiling
 
@@ -32,6 +32,12 @@ from vkcat.tiling import Tiling
 def is_read(t: Arrays, step: int) -> Array:
     """(B, 1): which streams the step is read by."""
     return np.asarray((t["mode"] != HOLD) & (step < t["lengths"]))[:, None]
+
+
+def step_modes(t: Arrays, step: int) -> Array:
+    """(B): what the step does to each stream, as the mode of a single step. Only the first may restart."""
+    mode = t["mode"] if step == 0 else np.minimum(t["mode"], STEP)
+    return np.where(is_read(t, step)[:, 0], mode, HOLD)
 
 
 def begun(t: Arrays, step: int) -> Array:

@@ -1,6 +1,6 @@
-"""Patch embedding: one patch of an image into the stream, with a learned place.
+"""Patch embedding: one patch of an image into the stream, with a learned place; or several, of one image a stream.
 
-    y[b] = W patches[b, position[b]] + bias + places[position[b]]
+    y[r] = W patches[b, position[r]] + bias + places[position[r]]        b = r mod B
 
 Source: Dosovitskiy et al., An Image is Worth 16x16 Words, arXiv 2010.11929, equation 1. A patch is its pixels row by
 row, channels innermost: K = side * side * channels.
@@ -8,11 +8,11 @@ row, channels innermost: K = side * side * channels.
 | tensor | shape | dtype |
 |---|---|---|
 | patches | (B, P, K) | float32 |
-| position | (B) | uint32, below P |
+| position | (R), R = T B; R = B for one patch of each stream | uint32, below P |
 | w | (D, K) | float32 |
 | bias | (D) | float32 |
 | places | (P, D) | float32 |
-| y | (B, D) | float32 |
+| y | (R, D) | float32 |
 """
 
 from __future__ import annotations
@@ -20,13 +20,14 @@ from __future__ import annotations
 import numpy as np
 
 from vkcat.kernel import Array, Arrays, Case, Kernel, Launch, Sizes, dot_error
+from vkcat.ops.gru_recurrence import check_rows
 from vkcat.tiling import Tiling
 
 
 def _chosen(t: Arrays) -> tuple[Array, Array]:
-    """Each stream's patch (B, K) and place (B, D)."""
+    """Each row's patch (R, K) and place (R, D)."""
     position = t["position"].astype(np.int64)
-    return t["patches"][np.arange(len(position)), position], t["places"][position]
+    return t["patches"][np.arange(len(position)) % len(t["patches"]), position], t["places"][position]
 
 
 def reference(t: Arrays) -> dict[str, Array]:
@@ -41,12 +42,13 @@ def bound(t: Arrays) -> dict[str, Array]:
 
 
 def launch(sizes: Sizes, tiling: Tiling) -> Launch:
-    return Launch(invocations=(sizes["D"], sizes["B"], 1))
+    check_rows("patch_embedding", sizes)
+    return Launch(invocations=(sizes["D"], sizes["R"], 1))
 
 
 def inputs(rng: np.random.Generator, case: Case) -> dict[str, Array]:
-    B, P, K, D = (case.sizes[name] for name in "BPKD")
-    position = rng.integers(0, P, B, dtype=np.uint32)
+    R, B, P, K, D = (case.sizes[name] for name in "RBPKD")
+    position = rng.integers(0, P, R, dtype=np.uint32)
     position[-1] = P - 1
     return {
         "patches": rng.standard_normal((B, P, K)).astype(np.float32),
@@ -59,20 +61,21 @@ def inputs(rng: np.random.Generator, case: Case) -> dict[str, Array]:
 
 KERNEL = Kernel(
     name="patch_embedding",
-    shapes={"patches": "B P K", "position": "B", "w": "D K", "bias": "D", "places": "P D", "y": "B D"},
+    shapes={"patches": "B P K", "position": "R", "w": "D K", "bias": "D", "places": "P D", "y": "R D"},
     outputs=("y",),
     reference=reference,
     bound=bound,
     why="min(n, 8 sqrt n) u of the sum of magnitudes, n = K + 2",
     launch=launch,
     inputs=inputs,
-    operations=lambda sizes, attributes: sizes["B"] * sizes["D"] * (2 * sizes["K"] + 2),
+    operations=lambda sizes, attributes: sizes["R"] * sizes["D"] * (2 * sizes["K"] + 2),
     packed=("w",),
-    moved=lambda sizes, attributes: {"patches": sizes["B"] * sizes["K"], "places": sizes["B"] * sizes["D"]},
+    moved=lambda sizes, attributes: {"patches": sizes["R"] * sizes["K"], "places": sizes["R"] * sizes["D"]},
     cases=(
-        Case({"B": 1, "P": 1, "K": 1, "D": 1}),
-        Case({"B": 3, "P": 49, "K": 16, "D": 63}, seed=1),
-        Case({"B": 63, "P": 3, "K": 27, "D": 100}, seed=2),
-        Case({"B": 2, "P": 5, "K": 257, "D": 65}, seed=3),
+        Case({"R": 1, "B": 1, "P": 1, "K": 1, "D": 1}),
+        Case({"R": 3, "B": 3, "P": 49, "K": 16, "D": 63}, seed=1),
+        Case({"R": 63, "B": 63, "P": 3, "K": 27, "D": 100}, seed=2),
+        Case({"R": 2, "B": 2, "P": 5, "K": 257, "D": 65}, seed=3),
+        Case({"R": 65, "B": 5, "P": 13, "K": 27, "D": 63}, seed=4),
     ),
 )

@@ -17,8 +17,8 @@ import numpy as np
 
 from vkcat.kernel import Array, Arrays, Case, Kernel, Launch, Sizes
 from vkcat.ops import ring_write
-from vkcat.ops.gates import HOLD, RESTART
-from vkcat.ops.gru_recurrence import check_rows, draw_lengths, is_read
+from vkcat.ops.gates import RESTART
+from vkcat.ops.gru_recurrence import check_rows, draw_lengths, step_modes
 from vkcat.tiling import Tiling
 
 
@@ -26,8 +26,7 @@ def reference(t: Arrays) -> dict[str, Array]:
     """A ring_write of each step."""
     B, kept = len(t["t"]), {**t, "t_next": t["t"]}
     for step in range(len(t["k"]) // B):
-        rows = slice(step * B, (step + 1) * B)
-        mode = np.where(is_read(t, step)[:, 0], t["mode"] if step == 0 else np.minimum(t["mode"], 1), HOLD)
+        rows, mode = slice(step * B, (step + 1) * B), step_modes(t, step)
         kept |= ring_write.reference({**kept, "k": t["k"][rows], "v": t["v"][rows], "t": kept["t_next"], "mode": mode})
     return {name: kept[name] for name in ("k_ring", "v_ring", "t_next")}
 

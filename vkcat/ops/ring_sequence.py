@@ -27,7 +27,7 @@ from vkcat.errors import ShapeError, mismatch
 from vkcat.kernel import Array, Arrays, Case, Kernel, Launch, Sizes
 from vkcat.ops import ring_attention, ring_write
 from vkcat.ops.gates import HOLD
-from vkcat.ops.gru_recurrence import check_rows, draw_lengths, is_read
+from vkcat.ops.gru_recurrence import check_rows, draw_lengths, step_modes
 from vkcat.tiling import Tiling, of_attention
 
 
@@ -35,11 +35,10 @@ def _steps(t: Arrays) -> Iterator[dict[str, Array]]:
     """What a ring_attention of each step would be given; streams that do not read it have nothing to attend to."""
     B, now = len(t["t"]), {**t, "t_next": t["t"]}
     for step in range(len(t["q"]) // B):
-        rows, read = slice(step * B, (step + 1) * B), is_read(t, step)[:, 0]
-        mode = np.where(read, t["mode"] if step == 0 else np.minimum(t["mode"], 1), HOLD)
+        rows, mode = slice(step * B, (step + 1) * B), step_modes(t, step)
         own = {name: t[name][rows] for name in "qkv"}
         now |= ring_write.reference({**now, **own, "t": now["t_next"], "mode": mode})
-        yield {**now, **own, "t": np.where(read, now["t_next"], 0)}
+        yield {**now, **own, "t": np.where(mode == HOLD, 0, now["t_next"])}
 
 
 def reference(t: Arrays) -> dict[str, Array]:
