@@ -23,7 +23,7 @@ import numpy as np
 from vkcat.kernel import Array, Arrays, Case, Kernel, Launch, Sizes
 from vkcat.ops import delta_memory
 from vkcat.ops.gates import HOLD, RESTART
-from vkcat.ops.gru_recurrence import check_rows, draw_lengths, step_modes
+from vkcat.ops.rows import check_rows, draw_lengths, step_modes
 from vkcat.tiling import Tiling
 
 

@@ -22,22 +22,11 @@ import math
 
 import numpy as np
 
-from vkcat.errors import ShapeError, mismatch
 from vkcat.kernel import Array, Arrays, Case, Kernel, Launch, Sizes, dot_error, products
-from vkcat.ops.gates import HOLD, RESTART, STEP, draw_modes
+from vkcat.ops.gates import RESTART, draw_modes
 from vkcat.ops.gru_cell import UNIT_OPERATIONS, next_error, next_state
+from vkcat.ops.rows import check_rows, draw_lengths, is_read
 from vkcat.tiling import Tiling
-
-
-def is_read(t: Arrays, step: int) -> Array:
-    """(B, 1): which streams the step is read by."""
-    return np.asarray((t["mode"] != HOLD) & (step < t["lengths"]))[:, None]
-
-
-def step_modes(t: Arrays, step: int) -> Array:
-    """(B): what the step does to each stream, as the mode of a single step. Only the first may restart."""
-    mode = t["mode"] if step == 0 else np.minimum(t["mode"], STEP)
-    return np.where(is_read(t, step)[:, 0], mode, HOLD)
 
 
 def begun(t: Arrays, step: int) -> Array:
@@ -81,22 +70,9 @@ def bound(t: Arrays) -> dict[str, Array]:
     return {"y": y, "h_next": error}
 
 
-def check_rows(name: str, sizes: Sizes) -> None:
-    """Raises `ShapeError` unless there are as many rows of each stream."""
-    if sizes["R"] % sizes["B"]:
-        raise ShapeError(mismatch(f"{name}: rows", f"a multiple of {sizes['B']} streams", sizes["R"]))
-
-
 def launch(sizes: Sizes, tiling: Tiling) -> Launch:
     check_rows("gru_recurrence", sizes)
     return Launch.of_products(sizes["H"], sizes["B"], tiling)
-
-
-def draw_lengths(rng: np.random.Generator, streams: int, steps: int) -> Array:
-    """Lengths of 0 to all steps; the first stream's are all."""
-    lengths = rng.integers(0, steps + 1, streams, dtype=np.uint32)
-    lengths[0] = steps
-    return lengths
 
 
 def inputs(rng: np.random.Generator, case: Case) -> dict[str, Array]:

@@ -24,7 +24,8 @@ import numpy as np
 from vkcat.errors import ShapeError, mismatch
 from vkcat.kernel import Array, Arrays, Case, Kernel, Launch, Sizes
 from vkcat.ops.gru_cell import UNIT_OPERATIONS
-from vkcat.ops.gru_recurrence import SHAPES, advanced, advanced_error, check_rows, inputs
+from vkcat.ops.gru_recurrence import SHAPES, advanced, advanced_error, inputs
+from vkcat.ops.rows import check_rows
 from vkcat.tiling import Machine, Tiling, of_products
 
 MOST = 1536

@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 
 from vkcat.kernel import Array, Arrays, Case, Kernel, Launch, Sizes
-from vkcat.ops.gru_recurrence import check_rows, draw_lengths
+from vkcat.ops.rows import check_rows, draw_lengths
 from vkcat.tiling import Tiling
 
 

@@ -20,7 +20,7 @@ from __future__ import annotations
 import numpy as np
 
 from vkcat.kernel import Array, Arrays, Case, Kernel, Launch, Sizes, dot_error
-from vkcat.ops.gru_recurrence import check_rows
+from vkcat.ops.rows import check_rows
 from vkcat.tiling import Tiling
 
 

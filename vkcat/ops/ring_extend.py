@@ -18,7 +18,7 @@ import numpy as np
 from vkcat.kernel import Array, Arrays, Case, Kernel, Launch, Sizes
 from vkcat.ops import ring_write
 from vkcat.ops.gates import RESTART
-from vkcat.ops.gru_recurrence import check_rows, draw_lengths, step_modes
+from vkcat.ops.rows import check_rows, draw_lengths, step_modes
 from vkcat.tiling import Tiling
 
 

@@ -27,7 +27,7 @@ from vkcat.errors import ShapeError, mismatch
 from vkcat.kernel import Array, Arrays, Case, Kernel, Launch, Sizes
 from vkcat.ops import ring_attention, ring_write
 from vkcat.ops.gates import HOLD
-from vkcat.ops.gru_recurrence import check_rows, draw_lengths, step_modes
+from vkcat.ops.rows import check_rows, draw_lengths, step_modes
 from vkcat.tiling import Tiling, of_attention
 
 
