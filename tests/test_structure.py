@@ -36,7 +36,7 @@ LAYERS = [
     ["runner", "text", "images", "telemetry", "flights"],
     ["chunks", "session", "transducer", "sequences", "load", "importers", "export"],
     ["validate", "profile"],
-    ["tune"],
+    ["tune", "doctor"],
     ["cli"],
     ["__init__", "__main__"],
 ]

@@ -14,6 +14,7 @@ from vkcat.errors import VkcatError
 
 COMMANDS = {
     "devices": "devices",
+    "doctor": "doctor",
     "export": "exporting",
     "import": "importing",
     "init": "init",

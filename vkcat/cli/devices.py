@@ -35,10 +35,11 @@ def devices(device: str | None, as_json: bool) -> None:
     out.print(f"layers: {', '.join(layers) or 'none active'}")
 
 
-def _table(info: DeviceInfo) -> Table:
+def properties(info: DeviceInfo) -> dict[str, str]:
+    """What is to be said of a device, by name."""
     limits = info.limits
     timestamps = f"{info.timestamp_bits} bits, {info.timestamp_period:g} ns a tick" if info.timestamp_bits else "none"
-    rows = {
+    return {
         "type": info.kind + (f" (unusable: {unusable(info)})" if unusable(info) else ""),
         "driver": info.driver,
         "Vulkan": ".".join(map(str, info.api_version)),
@@ -54,6 +55,9 @@ def _table(info: DeviceInfo) -> Table:
         f" offsets in {limits.min_storage_buffer_offset_alignment}",
         "allocation": f"{limits.max_memory_allocation_size >> 20} MiB",
     }
+
+
+def _table(info: DeviceInfo) -> Table:
     table = Table(
         "property",
         "value",
@@ -62,6 +66,6 @@ def _table(info: DeviceInfo) -> Table:
         title=f"{info.index}: {info.name}",
         title_justify="left",
     )
-    for name, value in rows.items():
+    for name, value in properties(info).items():
         table.add_row(name, value)
     return table

@@ -17,6 +17,14 @@ def _version(packed: int) -> tuple[int, int, int]:
     return (packed >> 22) & 0x7F, (packed >> 12) & 0x3FF, packed & 0xFFF
 
 
+def loader_version() -> str:
+    """The highest Vulkan version the loader knows, or why there is none."""
+    try:
+        return ".".join(map(str, _version(api().vkEnumerateInstanceVersion())))
+    except DeviceError as error:
+        return str(error)
+
+
 def create_instance() -> Any:
     """A VkInstance for Vulkan 1.1. Raises `DeviceError` when the loader is older or there is no driver."""
     vk = api()
