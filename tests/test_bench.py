@@ -157,7 +157,7 @@ def test_frozen_constants_are_gone() -> None:
         absent("spirv-opt")
     linear = load("linear")
     assert reflect(linear.code).spec
-    interface = reflect(naga.frozen(linear.code, linear, (4, 2, 1, 32)))
+    interface = reflect(naga.frozen(linear.code, linear, (4, 2, 1, 32, 1)))
     assert not interface.spec
     assert interface.bindings == linear.interface.bindings
     assert interface.push == linear.interface.push

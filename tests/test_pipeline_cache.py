@@ -20,7 +20,7 @@ from vkcat.device.vulkan import cache_file, pipeline
 from vkcat.device.vulkan.cache_file import Driver, fits, read, user_folder, write
 from vkcat.device.vulkan.pipeline_cache import PipelineCache
 from vkcat.errors import InputError, VkcatWarning
-from vkcat.executor import Executor
+from vkcat.executor import Executor, device_packing
 from vkcat.graph import Graph, Role, Tensor
 from vkcat.model import build
 from vkcat.parameters import default_tiling, parameters, shader_names
@@ -277,8 +277,9 @@ def test_a_plan_is_compiled_at_once_and_never_again(lavapipe: Any, monkeypatch: 
     )
     executor = Executor(device, graphs)
     nodes = [node for graph in graphs for node in graph.nodes]
+    panel = {node: device_packing(device).panel if executor.plan.paneled & set(node.reads) else 1 for node in nodes}
     wanted = {
-        (name, parameters(node, load(name), default_tiling(node, device.info)).spec)
+        (name, parameters(node, load(name), default_tiling(node, device.info), panel[node]).spec)
         for node in nodes
         for name in shader_names(node.shader, device.info)[:1]
     }
@@ -299,7 +300,7 @@ def test_an_error_in_a_thread_is_raised(lavapipe: Any, monkeypatch: pytest.Monke
     monkeypatch.setattr(pipeline.Pipelines, "_create", broken)
     monkeypatch.setattr(os, "cpu_count", lambda: 3)
     with pytest.raises(InputError, match="is broken"):
-        lavapipe.prepare([(load(name), (3, 1, 1, 8)) for name in ("linear", "gru_cell", "mlp", "norm_linear")])
+        lavapipe.prepare([(load(name), (3, 1, 1, 8, 1)) for name in ("linear", "gru_cell", "mlp", "norm_linear")])
 
 
 def test_the_cache_is_what_pipelines_come_from() -> None:

@@ -23,7 +23,7 @@ def test_gru_cell() -> None:
     assert [binding.reads for binding in interface.bindings] == [True] * 7 + [False]
     assert interface.bindings[6].dtype == "uint32"
     assert interface.push == {"B": 0, "I": 4, "H": 8}
-    assert interface.spec == {"TILE": (0, 1), "ROWS": (1, 1), "SPLIT": (2, 1), "LANES": (3, 64)}
+    assert interface.spec == {"TILE": (0, 1), "ROWS": (1, 1), "SPLIT": (2, 1), "LANES": (3, 64), "PANEL": (4, 1)}
     assert interface.local_size == (64, 1, 1)
     assert interface.sized({"LANES": 16}) == (16, 1, 1)
 

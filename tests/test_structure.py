@@ -31,7 +31,7 @@ LAYERS = [
     ["graph"],
     ["blocks", "plan", "fusion", "sequencing", "tilings"],
     ["parameters"],
-    ["model", "weights", "schedules", "command_lists"],
+    ["model", "weights", "schedules", "command_lists", "words"],
     ["executor", "reference", "stored", "states", "summary", "presets"],
     ["runner", "text", "images", "telemetry", "flights"],
     ["chunks", "session", "transducer", "sequences", "load", "importers", "export"],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from functools import partial, wraps
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
@@ -15,15 +16,13 @@ from vkcat.device.interface import Buffer, Command, Device, Memory
 from vkcat.errors import DeviceError, InputError, mismatch
 from vkcat.graph import Graph, Node, Role, Tensor
 from vkcat.parameters import Parameters, chosen_tiling, parameters, shader_names
-from vkcat.plan import Packing, Plan, schedule
+from vkcat.plan import PANEL, Packing, Plan, schedule
 from vkcat.schedules import RUNNERS, SUBMIT_LIMIT_MS, Commands, HostTimes, Runner
 from vkcat.shader import Shader, load
 from vkcat.tiling import Tiling
+from vkcat.words import from_panels, in_panels, padded
 
 Array = NDArray[Any]
-
-PADDING: dict[type[np.unsignedinteger[Any]], int] = {np.uint32: 0x7FC00000, np.uint16: 0x7E00}
-"""What the host leaves in the padding of rows: a quiet NaN."""
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -94,7 +93,9 @@ class Executor:
         self._make_runner = partial(RUNNERS[schedule_name], device, submit_limit_ms=submit_limit_ms)
         self._timestamps = timestamps
         self._shaders = shaders or {}
-        self._packing = packing or device_packing(device)
+        packing = packing or device_packing(device)
+        # A shader that is not ours finds matrices row by row.
+        self._packing = replace(packing, panel=1) if shaders else packing
         self._tiling = tiling or (lambda node: chosen_tiling(node, device.info))
         self._parity = 0
         self._written: dict[Tensor, int] = {}
@@ -124,7 +125,7 @@ class Executor:
         nodes = [planned.node for graph in graphs for planned in plan.steps[graph.name][0].dispatches]
         with device.lock, ExitStack() as made:
             device.check_open()
-            given = {node: self._given(node) for node in nodes}
+            given = {node: self._given(node, plan) for node in nodes}
             device.prepare((shader, numbers.spec) for shader, numbers in given.values())
             buffers = [*self._buffers, *new_buffers(device, plan, len(self._buffers), made)]
             commands = command_lists(device, plan, graphs, buffers, given, made)
@@ -155,11 +156,12 @@ class Executor:
     def commands(self) -> Commands:
         return self._commands
 
-    def _given(self, node: Node) -> tuple[Shader, Parameters]:
+    def _given(self, node: Node, plan: Plan) -> tuple[Shader, Parameters]:
         """The shader of a node, and what it is given besides tensors. Raises `ShaderError` when it does not fit."""
         names = shader_names(node.shader, self.device.info)
         shader = next((self._shaders[name] for name in names if name in self._shaders), None) or load(names[0])
-        return shader, parameters(node, shader, self._tiling(node))
+        panel = self._packing.panel if plan.paneled & set(node.tensors.values()) else 1
+        return shader, parameters(node, shader, self._tiling(node), panel)
 
     def _view(self, tensor: Tensor, parity: int, memory: Memory) -> Array | None:
         """The live elements of a tensor without the padding, when it lies in this kind of mapped memory."""
@@ -190,7 +192,10 @@ class Executor:
             expected, got = f"{tensor.dtype} {tensor.shape}", f"{values.dtype} {values.shape}"
             raise InputError(mismatch(tensor.name, expected, got))
         region = self.plan.regions[tensor][self._parity]
-        self._buffers[region.buffer].write(padded(tensor, np.ascontiguousarray(values)), region.offset)
+        words = padded(tensor, np.ascontiguousarray(values))
+        if tensor in self.plan.paneled:
+            words = in_panels(tensor, words, self._packing.panel)
+        self._buffers[region.buffer].write(words, region.offset)
 
     @_exclusive
     def read(self, tensor: Tensor) -> Array:
@@ -206,7 +211,11 @@ class Executor:
 
     def _copied(self, tensor: Tensor, parity: int) -> Array:
         region = self.plan.regions[tensor][parity]
-        words = self._buffers[region.buffer].read(tensor.nbytes, region.offset)
+        if tensor in self.plan.paneled:
+            size = self._packing.size(tensor, paneled=True) - self._packing.guard
+            words = from_panels(tensor, self._buffers[region.buffer].read(size, region.offset), self._packing.panel)
+        else:
+            words = self._buffers[region.buffer].read(tensor.nbytes, region.offset)
         rows = words.view(tensor.dtype).reshape(*tensor.shape[:-1], tensor.pitch)
         return np.ascontiguousarray(rows[..., : tensor.shape[-1]])
 
@@ -293,19 +302,6 @@ class Executor:
                 self._made.close()
 
 
-def padded(tensor: Tensor, values: Array) -> NDArray[np.uint32]:
-    """The words of a tensor's rows.
-
-    A shader that lets padding count shows it: NaN, or an index past every table.
-    """
-    if tensor.pitch == tensor.shape[-1]:
-        return values.reshape(-1).view(np.uint32)
-    word = np.uint32 if values.dtype.itemsize == 4 else np.uint16
-    rows = np.full((*tensor.shape[:-1], tensor.pitch), PADDING[word], word)
-    rows[..., : tensor.shape[-1]] = values.view(word)
-    return rows.view(np.uint32)
-
-
 def device_packing(device: Device) -> Packing:
     """How tensors are packed for a device."""
     limits = device.info.limits
@@ -313,4 +309,5 @@ def device_packing(device: Device) -> Packing:
         alignment=max(limits.min_storage_buffer_offset_alignment, 64),
         max_buffer=limits.max_memory_allocation_size,
         offsets=device.offsets,
+        panel=PANEL if device.info.kind == "cpu" else 1,
     )

@@ -230,7 +230,7 @@ def check_interface(kernel: Kernel, shader: Shader) -> None:
     pushed = [f"{dtype} {name}" for name, dtype in shader.interface.push_dtypes.items()]
     if not set(pushed) <= set(offered):
         raise ShaderError(mismatch(f"{kernel.name}: push constants", f"some of {offered}", pushed))
-    known = Tiling().constants
+    known = {**Tiling().constants, "PANEL": 1}
     constants = [name for name in shader.interface.spec if name not in known]
     if constants:
         raise ShaderError(mismatch(f"{kernel.name}: specialisation constants", f"some of {[*known]}", constants))

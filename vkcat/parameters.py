@@ -26,15 +26,15 @@ class Parameters:
     groups: tuple[int, int, int]
 
 
-def parameters(node: Node, shader: Shader, tiling: Tiling) -> Parameters:
-    """For `node` with `shader`, of whose constants those count that it has.
+def parameters(node: Node, shader: Shader, tiling: Tiling, panel: int = 1) -> Parameters:
+    """For `node` with `shader`, of whose constants those count that it has; its matrices lie in panels of so many rows.
 
     Raises `ShaderError` when the shader does not take what the kernel gives.
     """
     check_interface(node.kernel, shader)
     interface, sizes, numbers = shader.interface, node.sizes, node.attributes
     tiling = tiling.limited(interface.spec)
-    constants = tiling.constants
+    constants = tiling.constants | {"PANEL": panel}
     push = [sizes[name] if name in sizes else np.float32(numbers[name]).view(np.uint32) for name in interface.push]
     return Parameters(
         push=np.array(push, np.uint32),

@@ -8,6 +8,15 @@
 //     VALUE(t, k, n)     the k-th vec4 of the t-th stream's vector, of which n numbers count: head(..., n)
 //     SUM(r, t)          the vec4 that their product is added to
 
+#ifndef PANELS
+#define PANELS
+// Rows of a matrix that lie side by side, vec4 by vec4; 1 where rows follow each other: vkcat/plan/panels.py.
+layout(constant_id = 4) const uint PANEL = 1u;
+
+// Where the k-th vec4 of a row lies, of rows of so many.
+uint matrix_at(uint row, uint count, uint k) { return (row / PANEL * count + k) * PANEL + row % PANEL; }
+#endif
+
 void PRODUCT(uint width) {
     uint row = pitch4(width);
     vec4 v[TILE];
@@ -15,7 +24,7 @@ void PRODUCT(uint width) {
         uint n = min(width - 4u * k, 4u);
         [[unroll]] for (uint t = 0u; t < TILE; ++t) v[t] = VALUE(t, k, n);
         [[unroll]] for (uint r = 0u; r < COUNT; ++r) {
-            vec4 weight = head(unpacked(MATRIX[(ROW(r)) * row + k]), n);
+            vec4 weight = head(unpacked(MATRIX[matrix_at(ROW(r), row, k)]), n);
             [[unroll]] for (uint t = 0u; t < TILE; ++t) SUM(r, t) = accumulated(SUM(r, t), weight * v[t]);
         }
     }

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from vkcat.device.interface import Memory
 from vkcat.errors import DeviceError, mismatch
 from vkcat.graph import Graph, Role, Tensor
+from vkcat.plan.panels import paneled
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,8 @@ class Packing:
     """How tensors are put into buffers.
 
     `offsets`: several may share a buffer (else each has its own). `reuse`: temporaries that do not live at the same
-    time may share bytes. `guard`: spare bytes after each tensor, inside what its descriptor covers.
+    time may share bytes. `guard`: spare bytes after each tensor, inside what its descriptor covers. `panel`: rows of
+    matrices that lie side by side, see vkcat/plan/panels.py.
     """
 
     alignment: int
@@ -50,9 +52,15 @@ class Packing:
     offsets: bool = True
     reuse: bool = True
     guard: int = 0
+    panel: int = 1
 
-    def size(self, tensor: Tensor) -> int:
-        return tensor.nbytes + self.guard
+    def size(self, tensor: Tensor, *, paneled: bool = False) -> int:
+        """Bytes of a tensor; one in panels has whole ones."""
+        rows = self.aligned_rows(tensor.rows) if paneled else tensor.rows
+        return tensor.nbytes // tensor.rows * rows + self.guard
+
+    def aligned_rows(self, rows: int) -> int:
+        return -(-rows // self.panel) * self.panel
 
     def aligned(self, size: int) -> int:
         return -(-size // self.alignment) * self.alignment
@@ -60,16 +68,23 @@ class Packing:
 
 @dataclass
 class Layout:
-    """Buffers, and the region of each tensor in even and in odd steps."""
+    """Buffers, the region of each tensor in even and in odd steps, and the matrices that lie in panels."""
 
     buffers: list[BufferSpec] = field(default_factory=list)
     regions: dict[Tensor, tuple[Region, Region]] = field(default_factory=dict)
+    paneled: set[Tensor] = field(default_factory=set)
 
 
 def lay_out(graphs: Iterable[Graph], packing: Packing, before: Layout) -> Layout:
-    """Place every tensor of `graphs` that has no place in `before` yet. Raises `DeviceError` when one does not fit."""
+    """Place every tensor of `graphs` that has no place in `before` yet.
+
+    Raises `DeviceError` when one does not fit, `ValueError` when a matrix would have to lie otherwise than it does.
+    """
     graphs = list(graphs)
-    layout = Layout(list(before.buffers), dict(before.regions))
+    layout = Layout(list(before.buffers), dict(before.regions), paneled(graphs, packing.panel))
+    if moved := {tensor for tensor in _unique(graphs) if tensor in before.regions and _moved(tensor, layout, before)}:
+        raise ValueError(f"matrices that lie otherwise already: {sorted(tensor.name for tensor in moved)}")
+    layout.paneled |= before.paneled
     successors = {new: state for graph in graphs for state, new in graph.carries.items()}
     readable = {tensor for graph in graphs for tensor in graph.outputs}
     readable |= {successors[tensor] for tensor in readable & successors.keys()}
@@ -93,6 +108,10 @@ def lay_out(graphs: Iterable[Graph], packing: Packing, before: Layout) -> Layout
     return layout
 
 
+def _moved(tensor: Tensor, layout: Layout, before: Layout) -> bool:
+    return (tensor in layout.paneled) != (tensor in before.paneled)
+
+
 def _unique(graphs: Sequence[Graph]) -> list[Tensor]:
     """Tensors once each; a state comes before its successor."""
     order: dict[Tensor, None] = {}
@@ -112,7 +131,7 @@ class _Packer:
 
     def place(self, tensor: Tensor, memory: Memory) -> Region:
         packing, buffers = self._packing, self._layout.buffers
-        size = packing.size(tensor)
+        size = packing.size(tensor, paneled=tensor in self._layout.paneled)
         if size + packing.guard > packing.max_buffer:
             raise DeviceError(mismatch(tensor.name, f"at most {packing.max_buffer} bytes in one buffer", size))
         if not packing.offsets:

@@ -29,7 +29,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Plan:
-    """Buffers, where each tensor lies in even and odd steps, and each graph's two steps.
+    """Buffers, where each tensor lies in even and odd steps, each graph's two steps, and the matrices in panels.
 
     `pending` is what any step may leave unordered: all that it reads, and all that it writes.
     """
@@ -37,6 +37,7 @@ class Plan:
     buffers: tuple[BufferSpec, ...] = ()
     regions: Mapping[Tensor, tuple[Region, Region]] = field(default_factory=dict)
     steps: Mapping[str, tuple[Step, Step]] = field(default_factory=dict)
+    paneled: frozenset[Tensor] = frozenset()
     pending: Access = ((), ())
 
 
@@ -53,14 +54,14 @@ def schedule(graphs: Iterable[Graph], packing: Packing, before: Plan | None = No
         for tensor in graph.tensors():
             if tensor.role is Role.STATE and tensor not in graph.carries:
                 raise ValueError(f"{graph.name}: state {tensor.name} is used but not carried to the next step")
-    layout = lay_out(graphs, packing, Layout(list(before.buffers), dict(before.regions)))
+    layout = lay_out(graphs, packing, Layout(list(before.buffers), dict(before.regions), set(before.paneled)))
     read, written = _left_unordered(graphs, layout)
     unforeseen = set(written) & set(before.pending[0]) - set(before.pending[1])
     if unforeseen:
         raise ValueError(f"{graphs[0].name}: an added graph writes what graphs before it only read: {unforeseen}")
     pending = _united(before.pending[0], read), _united(before.pending[1], written)
     steps = {graph.name: (_step(graph, layout, pending, 0), _step(graph, layout, pending, 1)) for graph in graphs}
-    return Plan(tuple(layout.buffers), layout.regions, {**before.steps, **steps}, pending)
+    return Plan(tuple(layout.buffers), layout.regions, {**before.steps, **steps}, frozenset(layout.paneled), pending)
 
 
 def _united(first: Sequence[Region], second: Sequence[Region]) -> tuple[Region, ...]:

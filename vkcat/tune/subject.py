@@ -8,14 +8,16 @@ from contextlib import ExitStack
 import numpy as np
 
 from vkcat.device.interface import Barrier, Command, Device, Memory, Recording, Slice
-from vkcat.executor import padded
+from vkcat.executor import device_packing
 from vkcat.graph import Graph, Node
 from vkcat.kernel import PRECISIONS, Case
 from vkcat.parameters import parameters, shader_names
+from vkcat.plan import paneled
 from vkcat.profile.floors import timed
 from vkcat.shader import load
 from vkcat.tiling import Tiling
 from vkcat.tilings import node_key
+from vkcat.words import in_panels, padded
 
 REPEATS = 8
 """How many more dispatches the longer of two submissions has: the rest of a submission's cost cancels out."""
@@ -41,17 +43,21 @@ class Subject:
         self._made = ExitStack()
         case = case_of(node)
         arrays = node.kernel.inputs(np.random.default_rng(0), case)
+        packing = device_packing(device)
+        found = paneled([Graph("subject", nodes=[node])], packing.panel)
+        self._panel = packing.panel if found else 1
         self._slices = []
         for binding, tensor in node.tensors.items():
-            buffer = device.buffer(max(tensor.nbytes, 16), Memory.DEVICE)
+            buffer = device.buffer(max(packing.size(tensor, paneled=tensor in found), 16), Memory.DEVICE)
             self._made.callback(buffer.close)
             if binding in arrays:
-                buffer.write(padded(tensor, np.nan_to_num(arrays[binding]).astype(tensor.dtype)))
+                words = padded(tensor, np.nan_to_num(arrays[binding]).astype(tensor.dtype))
+                buffer.write(in_panels(tensor, words, packing.panel) if tensor in found else words)
             self._slices.append(Slice(buffer, 0, buffer.nbytes))
         self._recordings: dict[Tiling, tuple[Recording, Recording]] = {}
 
     def _record(self, tiling: Tiling) -> tuple[Recording, Recording]:
-        given = parameters(self._node, self._shader, tiling)
+        given = parameters(self._node, self._shader, tiling, self._panel)
         dispatch = self._device.dispatch(
             self._node.kernel.name, self._shader, self._slices, given.push, given.spec, given.groups
         )

@@ -68,9 +68,9 @@ def validate_case(
     if case.precision != PRECISIONS[0]:
         arrays |= {name: arrays[name].astype(np.float16) for name in kernel.packed}
     graph = Graph("case", case.precision)
+    roles = dict.fromkeys(kernel.updates, Role.MEMORY) | dict.fromkeys(kernel.packed, Role.WEIGHT)
     tensors = {
-        name: Tensor(name, array.shape, str(array.dtype), Role.MEMORY if name in kernel.updates else Role.INPUT)
-        for name, array in arrays.items()
+        name: Tensor(name, array.shape, str(array.dtype), roles.get(name, Role.INPUT)) for name, array in arrays.items()
     }
     numbers = dict(case.attributes) | {name: case.sizes[name] for name in kernel.free_sizes}
     made = graph.add(kernel.name, kernel.name, numbers, **tensors)
