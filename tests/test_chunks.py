@@ -144,7 +144,19 @@ def test_a_piece_keeps_within_the_limit(lavapipe: Device) -> None:
     session = vkcat.Session(stored(CONFIGS["gru"]), device=lavapipe, submit_limit_ms=1e-6)
     session.prefill(_tokens(1, 20))
     assert session._chunks is not None
-    assert session._chunks.next("tokens", 20) == 1
+    assert session._chunks.next("tokens", 20, 1) == 1
+    session.close()
+
+
+@pytest.mark.parametrize(("batch", "greatest"), [(16, 64), (17, 16), (512, 2), (513, 0)])
+def test_rows_are_not_too_many(lavapipe: Device, batch: int, greatest: int) -> None:
+    """Beyond half of the rows that a graph may have, each step is a graph's again."""
+    session = vkcat.Session(stored(config([{**GRU, "hidden": 3}], "plain")), batch=batch, device=lavapipe)
+    reference = vkcat.Session(stored(config([{**GRU, "hidden": 3}], "plain")), batch=batch, device="reference")
+    tokens = _tokens(batch, 90)
+    assert np.abs(session.prefill(tokens) - reference.prefill(tokens)).max() < 1e-5
+    assert session._chunks is not None
+    assert max((count for _, count in session._chunks._graphs), default=0) == greatest
     session.close()
 
 

@@ -19,8 +19,16 @@ Array = NDArray[Any]
 FEWEST_STEPS = 8
 """Shorter sequences go step by step."""
 
+MOST_ROWS = 1024
+"""Steps of a piece times streams: products gain nothing from more, whose tensors might not fit a device."""
+
 SIZES = (1, 2, 16, 64)
 """Steps of a piece. Each is a graph of its own, made when it is first needed, so they are few."""
+
+
+def in_pieces(steps: int, batch: int) -> bool:
+    """Whether sequences of so many steps, the longest's, are read in pieces."""
+    return steps >= FEWEST_STEPS and 2 * batch <= MOST_ROWS
 
 
 class Chunks:
@@ -44,10 +52,10 @@ class Chunks:
         self._graphs = dict(made or {})
         self._most: dict[str, int] = {}
 
-    def next(self, kind: str, left: int) -> int:
-        """How many steps to read next where so many are left: at least half of them are."""
+    def next(self, kind: str, left: int, batch: int) -> int:
+        """How many steps of each stream to read next where so many are left: at least half of a piece's are."""
         most = self._most.setdefault(kind, 2)
-        return max(size for size in SIZES if size <= min(most, 2 * left))
+        return max(size for size in SIZES if size <= max(min(most, 2 * left, MOST_ROWS // batch), 1))
 
     def read(self, kind: str, given: Sequence[Array], lengths: Array, count: int) -> list[Array]:
         """Read `given`, up to `count` steps (T, B, ...) for each input, of which each stream reads `lengths` (B).

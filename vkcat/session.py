@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from vkcat import states
 from vkcat.arrays import check_ids, float32, numbers, whole
-from vkcat.chunks import FEWEST_STEPS, Chunks
+from vkcat.chunks import Chunks, in_pieces
 from vkcat.config import StreamConfig
 from vkcat.device.interface import Device
 from vkcat.errors import InputError, ModelError, mismatch
@@ -66,9 +66,8 @@ class Session:
         runner = runner or Runner("session", device, backend, schedule, submit_limit_ms=submit_limit_ms)
         self._dtype = runner.dtype
         self._steps = started(runner, self.model, stored.weights)
-        in_pieces = chunked and on_step is None and not runner.is_reference
         self._chunks: Chunks | None = None
-        if in_pieces and reads_rows(self.model.config.stack):
+        if chunked and on_step is None and not runner.is_reference and reads_rows(self.model.config.stack):
             make = partial(stream_rows, self.model)
             self._chunks = Chunks(make, self._steps, runner, self.model.shared.constants)
         self._outputs: Array = np.zeros((batch, self.model.width), self._dtype)
@@ -288,7 +287,7 @@ class Session:
         Those of features after each step, others' in pieces after each piece.
         """
         at, total = 0, len(x)
-        chunks = self._chunks if total >= FEWEST_STEPS else None
+        chunks = self._chunks if in_pieces(total, self.batch) else None
         while at < total:
             live = lengths > at
             if chunks is None:
@@ -297,7 +296,7 @@ class Session:
                 yield self.outputs
                 at += 1
                 continue
-            count = chunks.next(kind, total - at)
+            count = chunks.next(kind, total - at, self.batch)
             self._begin_step(live)
             piece = x[at : at + count]
             (y,) = chunks.read(kind, [piece], np.clip(lengths - at, 0, count), count)

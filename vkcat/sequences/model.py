@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from vkcat.arrays import check_ids
-from vkcat.chunks import FEWEST_STEPS, Chunks
+from vkcat.chunks import Chunks, in_pieces
 from vkcat.config import StreamConfig
 from vkcat.device.interface import Device
 from vkcat.errors import InputError, ModelError, mismatch
@@ -81,7 +81,7 @@ class Sequences:
             return within_lengths(array, ends) if reverse else array
 
         given = [turned(stream, reverse) for reverse in each.reversals]
-        if self._chunks is not None and len(stream) >= FEWEST_STEPS:
+        if self._chunks is not None and in_pieces(len(stream), self.batch):
             made = pieces_through(self._chunks, each.graph, self._steps, given, self.model.mode, ends, restart=True)
         else:
             made = step_through(

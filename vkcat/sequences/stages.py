@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from vkcat.blocks import GruWeights, gru_rows
 from vkcat.blocks import gru as gru_block
-from vkcat.chunks import SIZES, Chunks
+from vkcat.chunks import SIZES, Chunks, in_pieces
 from vkcat.errors import ShapeError, mismatch
 from vkcat.graph import Graph, Role, Tensor
 from vkcat.model import Rows, lengths_input
@@ -66,13 +66,13 @@ def _stage(
     """Run the cells over all steps: y of each direction (T, B, H), and the last state of each cell."""
     steps, batch = given[0].shape[:2]
     cells = _Cells(stage, [x.shape[2] for x in given], batch, reset)
-    in_pieces = reset == "after" and steps >= FEWEST_STEPS and not runner.is_reference
-    first = cells.rows(SIZES[1]) if in_pieces else cells.step()
+    at_once = steps >= FEWEST_STEPS and in_pieces(steps, batch) and reset == "after" and not runner.is_reference
+    first = cells.rows(SIZES[1]) if at_once else cells.step()
     run = runner([first.graph])
     try:
         for tensor, array in {**cells.weights, **dict(zip(cells.states, states, strict=True))}.items():
             run.write(tensor, array)
-        if in_pieces:
+        if at_once:
             chunks = Chunks(lambda _, count: cells.rows(count), run, runner, {}, {("gru", SIZES[1]): first})
             out = pieces_through(chunks, "gru", run, given, cells.mode, lengths, restart=False)
         else:

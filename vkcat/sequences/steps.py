@@ -39,7 +39,7 @@ def pieces_through(
     pieces: list[list[Array]] = []
     at = 0
     while at < steps:
-        count = chunks.next(kind, steps - at)
+        count = chunks.next(kind, steps - at, batch)
         run.write(mode, np.full(batch, RESTART if restart and at == 0 else STEP, np.uint32))
         pieces.append(chunks.read(kind, [x[at : at + count] for x in given], np.clip(lengths - at, 0, count), count))
         at += count
