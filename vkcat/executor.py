@@ -15,8 +15,8 @@ from vkcat.command_lists import command_lists, new_buffers
 from vkcat.device.interface import Buffer, Command, Device, Memory
 from vkcat.errors import DeviceError, InputError, mismatch
 from vkcat.graph import Graph, Node, Role, Tensor
-from vkcat.parameters import Parameters, chosen_tiling, parameters, shader_names
-from vkcat.plan import PANEL, Packing, Plan, schedule
+from vkcat.parameters import Parameters, chosen_tiling, panel_rows, parameters, shader_names
+from vkcat.plan import Packing, Plan, schedule
 from vkcat.schedules import RUNNERS, SUBMIT_LIMIT_MS, Commands, HostTimes, Runner
 from vkcat.shader import Shader, load
 from vkcat.tiling import Tiling
@@ -309,5 +309,5 @@ def device_packing(device: Device) -> Packing:
         alignment=max(limits.min_storage_buffer_offset_alignment, 64),
         max_buffer=limits.max_memory_allocation_size,
         offsets=device.offsets,
-        panel=PANEL if device.info.kind == "cpu" else 1,
+        panel=panel_rows(device.info),
     )

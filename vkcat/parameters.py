@@ -12,6 +12,7 @@ from vkcat.device.interface import DeviceInfo
 from vkcat.glsl import SUBGROUP
 from vkcat.graph import Node
 from vkcat.kernel import check_interface
+from vkcat.plan import PANEL
 from vkcat.shader import Shader, exists
 from vkcat.tiling import Machine, Tiling
 from vkcat.tilings import measured
@@ -59,6 +60,11 @@ def shader_names(name: str, info: DeviceInfo) -> tuple[str, ...]:
     """
     reducing = f"{name}{SUBGROUP}"
     return (reducing, name) if info.subgroup_arithmetic and exists(reducing) else (name,)
+
+
+def panel_rows(info: DeviceInfo) -> int:
+    """How many rows of a matrix lie side by side on a device."""
+    return PANEL if info.kind == "cpu" else 1
 
 
 def default_tiling(node: Node, info: DeviceInfo) -> Tiling:

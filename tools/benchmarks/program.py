@@ -26,6 +26,7 @@ from vkcat.flights import GRAPH
 from vkcat.graph import Role
 from vkcat.model.stream import StreamModel
 from vkcat.ops.gates import STEP
+from vkcat.parameters import panel_rows
 from vkcat.plan import Packing
 from vkcat.shader import Shader
 from vkcat.states import SavedState
@@ -185,7 +186,13 @@ def program(scene: Scene, device: DeviceInfo) -> Program:
     stored = scene.stored
     model = scene.graphs(stored)
     notes = _Notes(device)
-    packing = Packing(alignment=4, max_buffer=device.limits.max_memory_allocation_size, offsets=False, reuse=False)
+    packing = Packing(
+        alignment=4,
+        max_buffer=device.limits.max_memory_allocation_size,
+        offsets=False,
+        reuse=False,
+        panel=panel_rows(device),
+    )
     with closing(Executor(notes, [model.graphs[GRAPH]], "batched", packing=packing)) as executor:
         write_start(executor, model, stored, scene.start(stored))
         even, odd = (
