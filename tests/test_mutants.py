@@ -22,7 +22,12 @@ MUTANTS = [
     ("embedding", "writes_into_the_padding", "if (d >= D ||", "if (d >= pitch(D) ||"),
     ("linear", "dropped_bias", "sum + bias[n]", "sum"),
     ("linear", "missing_tail", "k < row; k += SPLIT", "k < width >> 2; k += SPLIT"),
-    ("linear", "padding_read", "head(unpacked(MATRIX[(ROW(r)) * row + k]), n)", "unpacked(MATRIX[(ROW(r)) * row + k])"),
+    (
+        "linear",
+        "padding_read",
+        "head(unpacked(MATRIX[matrix_at(ROW(r), row, k)]), n)",
+        "unpacked(MATRIX[matrix_at(ROW(r), row, k)])",
+    ),
     ("linear", "last_stream_not_written", "first_stream() + t < B;", "first_stream() + t + 1u < B;"),
     ("gru_cell", "swapped_gates", "(1.0 - z) * n + z * before", "z * n + (1.0 - z) * before"),
     ("gru_cell", "dropped_bias", " + b_hh[2u * H + j];", ";"),
