@@ -26,12 +26,12 @@ def ring_attention(scope: Scope, name: str, block: RingAttentionBlock, x: Tensor
         slopes = shared.constant(f"alibi({block.heads})", alibi(block.heads))
     else:
         slopes = shared.zeros(block.heads)
-    written = {"k": k, "v": v, "t": t, "mode": scope.mode, **rings}
+    written = {"k": k, "v": v, "t": t, **scope.reading, **rings}
     if scope.lengths is None:
         (count,) = graph.add("ring_write", f"{name}.write", **written)
         (o,) = graph.add("ring_attention", name, q=q, t=count, slopes=slopes, **rings)
     else:
-        (o,) = graph.add("ring_sequence", name, q=q, slopes=slopes, lengths=scope.lengths, **written)
-        (count,) = graph.add("ring_extend", f"{name}.write", lengths=scope.lengths, **written)
+        (o,) = graph.add("ring_sequence", name, q=q, slopes=slopes, **written)
+        (count,) = graph.add("ring_extend", f"{name}.write", **written)
     graph.carry(t, count)
     return scope.linear(f"{name}.o", o, x.shape[-1])

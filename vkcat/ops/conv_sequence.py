@@ -17,33 +17,31 @@ import numpy as np
 
 from vkcat.kernel import Array, Arrays, Case, Kernel, Launch, Sizes
 from vkcat.ops import short_conv
-from vkcat.ops.gates import HOLD, RESTART
-from vkcat.ops.rows import check_rows, draw_lengths, step_modes
+from vkcat.ops.rows import check_rows, draw_lengths, idle, of_read, steps_of
 from vkcat.tiling import Tiling
 
 
 def _steps(t: Arrays) -> Iterator[dict[str, Array]]:
     """What a short_conv of each step is given, with what it makes of the history."""
-    B, history = len(t["mode"]), t["history"]
-    for step in range(len(t["x"]) // B):
-        now = {**t, "x": t["x"][step * B : (step + 1) * B], "history": history, "mode": step_modes(t, step)}
+    history = t["history"]
+    for own in steps_of(t, "x"):
+        now = {**t, **own, "history": history}
         now |= short_conv.reference(now)
         history = now["history_next"]
         yield now
 
 
-def _of_read(now: Arrays, y: Array) -> Array:
-    return np.where((now["mode"] == HOLD)[:, None], 0.0, y)
-
-
 def reference(t: Arrays) -> dict[str, Array]:
     steps = list(_steps(t))
-    return {"y": np.concatenate([_of_read(now, now["y"]) for now in steps]), "history_next": steps[-1]["history_next"]}
+    return {
+        "y": np.concatenate([of_read(now["mode"], now["y"]) for now in steps]),
+        "history_next": steps[-1]["history_next"],
+    }
 
 
 def bound(t: Arrays) -> dict[str, Array]:
     """short_conv's of each step: what a history holds is copied."""
-    errors = [_of_read(now, short_conv.bound(now)["y"]) for now in _steps(t)]
+    errors = [of_read(now["mode"], short_conv.bound(now)["y"]) for now in _steps(t)]
     return {"y": np.concatenate(errors), "history_next": np.zeros(t["history"].shape)}
 
 
@@ -57,9 +55,8 @@ def inputs(rng: np.random.Generator, case: Case) -> dict[str, Array]:
     R, B, C = (case.sizes[name] for name in "RBC")
     streams = short_conv.inputs(rng, case)
     mode, lengths, history = streams["mode"], draw_lengths(rng, B, R // B), streams["history"]
-    # What reads nothing does not restart: there is something to keep.
-    idle = (mode == RESTART) & (lengths == 0)
-    history[idle] = rng.standard_normal(history[idle].shape)
+    kept = idle(mode, lengths)
+    history[kept] = rng.standard_normal(history[kept].shape)
     x = (case.scale * rng.standard_normal((R, C))).astype(np.float32)
     return {**streams, "x": x, "lengths": lengths}
 

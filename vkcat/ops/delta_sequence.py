@@ -22,8 +22,8 @@ import numpy as np
 
 from vkcat.kernel import Array, Arrays, Case, Kernel, Launch, Sizes
 from vkcat.ops import delta_memory
-from vkcat.ops.gates import HOLD, RESTART
-from vkcat.ops.rows import check_rows, draw_lengths, step_modes
+from vkcat.ops.gates import RESTART
+from vkcat.ops.rows import check_rows, draw_lengths, idle, of_read, steps_of
 from vkcat.tiling import Tiling
 
 
@@ -34,26 +34,18 @@ def _of_step(sizes: Sizes) -> dict[str, int]:
 
 def _steps(t: Arrays) -> Iterator[tuple[dict[str, Array], dict[str, Array]]]:
     """What a delta_memory of each step is given, and its outputs."""
-    B, memory = len(t["mode"]), t["memory"]
-    for step in range(len(t["q"]) // B):
-        own = {name: t[name][step * B : (step + 1) * B] for name in ("q", "k", "v", "beta", "z")}
-        now = {**t, **own, "mode": step_modes(t, step), "memory": memory}
+    memory = t["memory"]
+    for own in steps_of(t, "q", "k", "v", "beta", "z"):
+        now = {**t, **own, "memory": memory}
         made = delta_memory.reference(now)
         memory = made["memory"]
         yield now, made
 
 
-def _of_read(now: Arrays, o: Array) -> Array:
-    return np.where((now["mode"] == HOLD)[:, None], 0.0, o)
-
-
 def reference(t: Arrays) -> dict[str, Array]:
-    answers = []
-    memory = t["memory"]
-    for now, made in _steps(t):
-        answers.append(_of_read(now, made["o"]))
-        memory = made["memory"]
-    return {"o": np.concatenate(answers), "memory": memory}
+    steps = list(_steps(t))
+    answers = [of_read(now["mode"], made["o"]) for now, made in steps]
+    return {"o": np.concatenate(answers), "memory": steps[-1][1]["memory"]}
 
 
 def bound(t: Arrays) -> dict[str, Array]:
@@ -73,7 +65,7 @@ def bound(t: Arrays) -> dict[str, Array]:
         each, norm = _carried(p, np.where(fresh, 0.0, each), np.where(fresh, 0.0, norm))
         length = np.sqrt((p["q"] ** 2).sum(axis=-1))[..., None]
         answer = np.minimum(np.einsum("bnkv,bnk->bnv", each, np.abs(p["q"])), length * norm[:, :, 0])
-        answers.append(_of_read(now, own["o"] + answer.reshape(own["o"].shape)))
+        answers.append(of_read(now["mode"], own["o"] + answer.reshape(own["o"].shape)))
         made = own["memory"].reshape(each.shape)
         each, norm = each + made, norm + _norm(made)
     return {"o": np.concatenate(answers), "memory": each.reshape(t["memory"].shape)}
@@ -111,9 +103,8 @@ def inputs(rng: np.random.Generator, case: Case) -> dict[str, Array]:
         delta_memory.inputs(rng, replace(case, sizes={**_of_step(case.sizes), "B": count})) for count in (B, R)
     )
     mode, lengths, memory = streams["mode"], draw_lengths(rng, B, R // B), streams["memory"]
-    # What reads nothing does not restart: there is something to keep.
-    idle = (mode == RESTART) & (lengths == 0)
-    memory[idle] = rng.standard_normal(memory[idle].shape)
+    kept = idle(mode, lengths)
+    memory[kept] = rng.standard_normal(memory[kept].shape)
     return {**rows, "a": streams["a"], "mode": mode, "lengths": lengths, "memory": memory}
 
 

@@ -18,16 +18,15 @@ import numpy as np
 from vkcat.kernel import Array, Arrays, Case, Kernel, Launch, Sizes
 from vkcat.ops import ring_write
 from vkcat.ops.gates import RESTART
-from vkcat.ops.rows import check_rows, draw_lengths, step_modes
+from vkcat.ops.rows import check_rows, draw_lengths, steps_of
 from vkcat.tiling import Tiling
 
 
 def reference(t: Arrays) -> dict[str, Array]:
     """A ring_write of each step."""
-    B, kept = len(t["t"]), {**t, "t_next": t["t"]}
-    for step in range(len(t["k"]) // B):
-        rows, mode = slice(step * B, (step + 1) * B), step_modes(t, step)
-        kept |= ring_write.reference({**kept, "k": t["k"][rows], "v": t["v"][rows], "t": kept["t_next"], "mode": mode})
+    kept = {**t, "t_next": t["t"]}
+    for own in steps_of(t, "k", "v"):
+        kept |= ring_write.reference({**kept, **own, "t": kept["t_next"]})
     return {name: kept[name] for name in ("k_ring", "v_ring", "t_next")}
 
 

@@ -27,18 +27,16 @@ from vkcat.errors import ShapeError, mismatch
 from vkcat.kernel import Array, Arrays, Case, Kernel, Launch, Sizes
 from vkcat.ops import ring_attention, ring_write
 from vkcat.ops.gates import HOLD
-from vkcat.ops.rows import check_rows, draw_lengths, step_modes
+from vkcat.ops.rows import check_rows, draw_lengths, steps_of
 from vkcat.tiling import Tiling, of_attention
 
 
 def _steps(t: Arrays) -> Iterator[dict[str, Array]]:
     """What a ring_attention of each step would be given; streams that do not read it have nothing to attend to."""
-    B, now = len(t["t"]), {**t, "t_next": t["t"]}
-    for step in range(len(t["q"]) // B):
-        rows, mode = slice(step * B, (step + 1) * B), step_modes(t, step)
-        own = {name: t[name][rows] for name in "qkv"}
-        now |= ring_write.reference({**now, **own, "t": now["t_next"], "mode": mode})
-        yield {**now, **own, "t": np.where(mode == HOLD, 0, now["t_next"])}
+    now = {**t, "t_next": t["t"]}
+    for own in steps_of(t, "q", "k", "v"):
+        now |= ring_write.reference({**now, **own, "t": now["t_next"]})
+        yield {**now, **own, "t": np.where(own["mode"] == HOLD, 0, now["t_next"])}
 
 
 def reference(t: Arrays) -> dict[str, Array]:

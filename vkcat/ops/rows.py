@@ -6,11 +6,13 @@ restarts does so at the first of them.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from vkcat.errors import ShapeError, mismatch
 from vkcat.kernel import Array, Arrays, Sizes
-from vkcat.ops.gates import HOLD, STEP
+from vkcat.ops.gates import HOLD, RESTART, STEP
 
 
 def check_rows(name: str, sizes: Sizes) -> None:
@@ -28,6 +30,24 @@ def step_modes(t: Arrays, step: int) -> Array:
     """(B): what the step does to each stream, as the mode of a single step. Only the first may restart."""
     mode = t["mode"] if step == 0 else np.minimum(t["mode"], STEP)
     return np.where(is_read(t, step)[:, 0], mode, HOLD)
+
+
+def steps_of(t: Arrays, *names: str) -> Iterator[dict[str, Array]]:
+    """What a single step's op is given of each step: its rows of `names`, and `mode` (B) as in `step_modes`."""
+    streams = len(t["mode"])
+    for step in range(len(t[names[0]]) // streams):
+        rows = slice(step * streams, (step + 1) * streams)
+        yield {**{name: t[name][rows] for name in names}, "mode": step_modes(t, step)}
+
+
+def of_read(mode: Array, rows: Array) -> Array:
+    """A step's rows (B, N), 0 where no stream reads it, by the mode (B) of the step."""
+    return np.where((mode == HOLD)[:, None], 0.0, rows)
+
+
+def idle(mode: Array, lengths: Array) -> Array:
+    """(B): which streams would restart, but read nothing. They do not, so there is something to keep."""
+    return np.asarray((mode == RESTART) & (lengths == 0))
 
 
 def draw_lengths(rng: np.random.Generator, streams: int, steps: int) -> Array:
