@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from time import perf_counter_ns
 from typing import Any
 
@@ -57,18 +57,27 @@ class Chunks:
         most = self._most.setdefault(kind, 2)
         return max(size for size in SIZES if size <= max(min(most, 2 * left, MOST_ROWS // batch), 1))
 
-    def read(self, kind: str, given: Sequence[Array], lengths: Array, count: int) -> list[Array]:
-        """Read `given`, up to `count` steps (T, B, ...) for each input, of which each stream reads `lengths` (B).
+    def cut(self, kind: str, steps: int, batch: int) -> Iterator[tuple[int, int]]:
+        """Where each piece of so many steps begins and its length, told as it is to be read."""
+        at = 0
+        while at < steps:
+            count = self.next(kind, steps - at, batch)
+            yield at, count
+            at += count
+
+    def read(self, kind: str, given: Sequence[Array], lengths: Array, at: int, count: int) -> list[Array]:
+        """Read `count` steps from `at` on of `given` (T, B, ...), one for each input; `lengths` (B) are of the whole.
 
         Returns the graph's outputs.
         """
         made = self._graph(kind, count)
         for tensor, x in zip(made.inputs, given, strict=True):
+            piece = x[at : at + count]
             rows = np.zeros(tensor.shape, tensor.dtype)
-            rows[: x.shape[0] * x.shape[1]] = x.reshape(-1, *tensor.shape[1:])
+            rows[: piece.shape[0] * piece.shape[1]] = piece.reshape(-1, *tensor.shape[1:])
             self._steps.write(tensor, rows)
         if made.lengths is not None:
-            self._steps.write(made.lengths, lengths.astype(np.uint32))
+            self._steps.write(made.lengths, np.clip(lengths - at, 0, count).astype(np.uint32))
         begin = perf_counter_ns()
         self._steps.step(made.graph.name)
         self._grow(kind, (perf_counter_ns() - begin) / count)

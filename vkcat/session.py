@@ -286,25 +286,21 @@ class Session:
 
         Those of features after each step, others' in pieces after each piece.
         """
-        at, total = 0, len(x)
-        chunks = self._chunks if in_pieces(total, self.batch) else None
-        while at < total:
+        chunks = self._chunks if in_pieces(len(x), self.batch) else None
+        if chunks is None:
+            for t, now in enumerate(x):
+                self._steps.write(tensor, np.ascontiguousarray(now))
+                self._advance(kind, lengths > t)
+                yield self._outputs
+            return
+        for at, count in chunks.cut(kind, len(x), self.batch):
             live = lengths > at
-            if chunks is None:
-                self._steps.write(tensor, np.ascontiguousarray(x[at]))
-                self._advance(kind, live)
-                yield self.outputs
-                at += 1
-                continue
-            count = chunks.next(kind, total - at, self.batch)
             self._begin_step(live)
-            piece = x[at : at + count]
-            (y,) = chunks.read(kind, [piece], np.clip(lengths - at, 0, count), count)
-            each = y.reshape(count, *self._outputs.shape)[: len(piece)] if kind == "features" else y[None]
+            (y,) = chunks.read(kind, [x], lengths, at, count)
+            each = y.reshape(count, *self._outputs.shape)[: len(x) - at] if kind == "features" else y[None]
             for output in each:
                 self._end_step(live, output)
-                yield self.outputs
-            at += count
+                yield self._outputs
 
     def _advance(self, graph: str, live: NDArray[np.bool_]) -> None:
         """A step of the live streams; the others keep their states and outputs."""

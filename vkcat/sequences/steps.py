@@ -37,12 +37,9 @@ def pieces_through(
     """
     steps, batch = given[0].shape[:2]
     pieces: list[list[Array]] = []
-    at = 0
-    while at < steps:
-        count = chunks.next(kind, steps - at, batch)
+    for at, count in chunks.cut(kind, steps, batch):
         run.write(mode, np.full(batch, RESTART if restart and at == 0 else STEP, np.uint32))
-        pieces.append(chunks.read(kind, [x[at : at + count] for x in given], np.clip(lengths - at, 0, count), count))
-        at += count
+        pieces.append(chunks.read(kind, given, lengths, at, count))
     made = [np.concatenate([y.reshape(-1, batch, y.shape[-1]) for y in ys])[:steps] for ys in zip(*pieces, strict=True)]
     live = (np.arange(steps)[:, None] < lengths)[..., None]
     return [np.where(live, y, 0) for y in made]
