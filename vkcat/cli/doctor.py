@@ -19,13 +19,9 @@ from vkcat.device import vulkan
 from vkcat.device.backends import open_device
 from vkcat.device.interface import DeviceInfo
 from vkcat.device.layers import active_layers
-from vkcat.doctor import Check, check_device, surroundings
+from vkcat.doctor import Check, check_device, checks_of, surroundings
 from vkcat.doctor.private import without_names
 from vkcat.errors import DeviceError
-from vkcat.ops import OPS
-
-OTHERS = 4
-"""Checks that are not of an op."""
 
 
 @click.command()
@@ -53,7 +49,7 @@ def doctor(device: str | None, backend: str, json_path: Path | None) -> None:
                 name = f"{opened.info.index}: {opened.info.name}, by {opened.backend}"
                 # Known only once there is an instance.
                 _section("layers", dict.fromkeys(active_layers(), "active") or {"none": "active"})
-                with progress("checks", len(OPS) + OTHERS) as advance:
+                with progress("checks", len(checks_of(opened))) as advance:
                     for check in check_device(opened):
                         checks.append(check)
                         advance(1)

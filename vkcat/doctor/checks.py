@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from time import perf_counter_ns
 
 import numpy as np
@@ -31,22 +32,22 @@ class Check:
     problem: str = ""
 
 
-def check_device(device: Device) -> Iterator[Check]:
-    """Every check, one after the other. What one of them raises is its problem, and the others go on."""
-    checks: dict[str, Callable[[], Check]] = {
-        **{f"round trip, {memory.value}": _bound(_round_trip, device, memory) for memory in Memory},
-        "timestamps": _bound(_timestamps, device),
-        **{f"op {name}": _bound(_op, device, name) for name in OPS},
+def checks_of(device: Device) -> dict[str, Callable[[], Check]]:
+    """Every check, by its name."""
+    return {
+        **{f"round trip, {memory.value}": partial(_round_trip, device, memory) for memory in Memory},
+        "timestamps": partial(_timestamps, device),
+        **{f"op {name}": partial(_op, device, name) for name in OPS},
     }
-    for name, check in checks.items():
+
+
+def check_device(device: Device) -> Iterator[Check]:
+    """All of them, one after the other. What one of them raises is its problem, and the others go on."""
+    for name, check in checks_of(device).items():
         try:
             yield check()
         except VkcatError as error:
             yield Check(name, "", str(error))
-
-
-def _bound(function: Callable[..., Check], *arguments: object) -> Callable[[], Check]:
-    return lambda: function(*arguments)
 
 
 def _round_trip(device: Device, memory: Memory) -> Check:
