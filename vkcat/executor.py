@@ -20,7 +20,7 @@ from vkcat.plan import Packing, Plan, schedule
 from vkcat.schedules import RUNNERS, SUBMIT_LIMIT_MS, Commands, HostTimes, Runner
 from vkcat.shader import Shader, load
 from vkcat.tiling import Tiling
-from vkcat.words import from_panels, in_panels, padded
+from vkcat.words import device_words, from_panels
 
 Array = NDArray[Any]
 
@@ -192,10 +192,8 @@ class Executor:
             expected, got = f"{tensor.dtype} {tensor.shape}", f"{values.dtype} {values.shape}"
             raise InputError(mismatch(tensor.name, expected, got))
         region = self.plan.regions[tensor][self._parity]
-        words = padded(tensor, np.ascontiguousarray(values))
-        if tensor in self.plan.paneled:
-            words = in_panels(tensor, words, self._packing.panel)
-        self._buffers[region.buffer].write(words, region.offset)
+        panel = self._packing.panel if tensor in self.plan.paneled else 1
+        self._buffers[region.buffer].write(device_words(tensor, values, panel), region.offset)
 
     @_exclusive
     def read(self, tensor: Tensor) -> Array:

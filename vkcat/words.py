@@ -33,6 +33,12 @@ def _row_words(tensor: Tensor) -> int:
     return tensor.nbytes // tensor.rows // 4 // (tensor.pitch // 4)
 
 
+def device_words(tensor: Tensor, values: Array, panel: int) -> NDArray[np.uint32]:
+    """The words of a tensor as they lie on a device; in panels where those have more than one row."""
+    words = padded(tensor, np.ascontiguousarray(values))
+    return words if panel == 1 else in_panels(tensor, words, panel)
+
+
 def in_panels(tensor: Tensor, words: NDArray[np.uint32], panel: int) -> NDArray[np.uint32]:
     """A matrix's words, given row by row, as they lie in panels of so many rows; rows that fill the last are zeros."""
     fours, each = tensor.pitch // 4, _row_words(tensor)

@@ -17,7 +17,7 @@ from vkcat.profile.floors import timed
 from vkcat.shader import load
 from vkcat.tiling import Tiling
 from vkcat.tilings import node_key
-from vkcat.words import in_panels, padded
+from vkcat.words import device_words
 
 REPEATS = 8
 """How many more dispatches the longer of two submissions has: the rest of a submission's cost cancels out."""
@@ -51,8 +51,8 @@ class Subject:
             buffer = device.buffer(max(packing.size(tensor, paneled=tensor in found), 16), Memory.DEVICE)
             self._made.callback(buffer.close)
             if binding in arrays:
-                words = padded(tensor, np.nan_to_num(arrays[binding]).astype(tensor.dtype))
-                buffer.write(in_panels(tensor, words, packing.panel) if tensor in found else words)
+                values = np.nan_to_num(arrays[binding]).astype(tensor.dtype)
+                buffer.write(device_words(tensor, values, packing.panel if tensor in found else 1))
             self._slices.append(Slice(buffer, 0, buffer.nbytes))
         self._recordings: dict[Tiling, tuple[Recording, Recording]] = {}
 
