@@ -32,9 +32,7 @@ uint query_at = b * pitch(Q) + head_index * d;
 #define QUERY(i) q[(query_at + i) >> 2][(query_at + i) & 3u]
 #define QUERY4(i) q[(query_at + i) >> 2]
 #define ENTRY(age) entry(age)
-#define KEY(at) k_ring[(at) >> 2][(at) & 3u]
 #define KEY4(at) k_ring[(at) >> 2]
-#define PAST(at) v_ring[(at) >> 2][(at) & 3u]
 #define PAST4(at) v_ring[(at) >> 2]
 #include "attend.glsl"
 

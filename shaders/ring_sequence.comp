@@ -49,9 +49,7 @@ uint query_at = row * pitch(Q) + head_index * d;
 #define QUERY(i) q[(query_at + i) >> 2][(query_at + i) & 3u]
 #define QUERY4(i) q[(query_at + i) >> 2]
 #define ENTRY(age) entry(age)
-#define KEY(at) key4(at)[(at) & 3u]
 #define KEY4(at) key4(at)
-#define PAST(at) past4(at)[(at) & 3u]
 #define PAST4(at) past4(at)
 #include "attend.glsl"
 

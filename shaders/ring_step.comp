@@ -120,9 +120,7 @@ vec4 query4(uint i) { return vec4(QUERY(i), QUERY(i + 1u), QUERY(i + 2u), QUERY(
 
 #define QUERY4(i) query4(i)
 #define ENTRY(age) entry(age)
-#define KEY(at) k_ring[(at) >> 2][(at) & 3u]
 #define KEY4(at) k_ring[(at) >> 2]
-#define PAST(at) v_ring[(at) >> 2][(at) & 3u]
 #define PAST4(at) v_ring[(at) >> 2]
 #include "attend.glsl"
 

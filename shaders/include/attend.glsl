@@ -4,8 +4,11 @@
 //
 //     QUERY(i)           the i-th number of the query
 //     ENTRY(age)         where the key and value of an age begin
-//     KEY(at), PAST(at)  numbers of keys and of values
-//     QUERY4(i), KEY4(at), PAST4(at)  four of them, from a multiple of four on: where heads are whole vec4
+//     QUERY4(i)          four of them, from a multiple of four on: where heads are whole vec4
+//     KEY4(at), PAST4(at)  the vec4 of keys and of values that has a number
+
+#define KEY(at) KEY4(at)[(at) & 3u]
+#define PAST(at) PAST4(at)[(at) & 3u]
 
 const uint LANES = gl_WorkGroupSize.x;
 const uint WIDEST = 1024u;
