@@ -59,3 +59,9 @@ CONFIGS = {
     "delta": config([DELTA, {**DELTA, "decay": "bounded"}], "dwa"),
     "experts": config([GRU, EXPERTS, {**EXPERTS, "latent": 0, "scores": "softmax", "chosen": 1}], {"kind": "attnres"}),
 }
+
+SAMPLING = {"temperature": 0.8, "top_k": 40, "seed": 5}
+
+
+def draw_tokens(batch: int, steps: int, seed: int = 0) -> np.ndarray[Any, Any]:
+    return np.random.default_rng(seed).integers(0, 256, (batch, steps))

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
-from stream_models import ALL, CONFIGS, DELTA, EXPERTS, GRU, RING, config, stored
+from stream_models import ALL, CONFIGS, DELTA, EXPERTS, GRU, RING, SAMPLING, config, draw_tokens, stored
 
 import vkcat
 from vkcat.config import StreamConfig
@@ -20,19 +20,11 @@ from vkcat.errors import DeviceError, InputError, ModelError
 from vkcat.images import cut
 from vkcat.kernel import PRECISIONS, ROUNDED
 from vkcat.model import build
-from vkcat.model.stream import HISTORY
 from vkcat.presets import initial_model, names, preset
 from vkcat.runner import Runner
-from vkcat.schedules import MOST_STEPS
 from vkcat.stored import StoredModel
 from vkcat.validate import validate_model
 from vkcat.weights import save_model
-
-SAMPLING = {"temperature": 0.8, "top_k": 40, "seed": 5}
-
-
-def _tokens(batch: int, steps: int, seed: int = 0) -> np.ndarray[Any, Any]:
-    return np.random.default_rng(seed).integers(0, 256, (batch, steps))
 
 
 @pytest.mark.parametrize("name", CONFIGS)
@@ -81,7 +73,7 @@ def test_every_shipped_configuration(lavapipe: Device, name: str) -> None:
 
 @pytest.mark.parametrize("name", CONFIGS)
 def test_prefill_is_steps(vulkan_device: Device, name: str) -> None:
-    made, tokens = stored(CONFIGS[name]), _tokens(3, 17)
+    made, tokens = stored(CONFIGS[name]), draw_tokens(3, 17)
     one, other = (vkcat.Session(made, batch=3, device=vulkan_device) for _ in range(2))
     prefilled = one.prefill(tokens)
     for t in range(17):
@@ -93,7 +85,7 @@ def test_prefill_is_steps(vulkan_device: Device, name: str) -> None:
 
 @pytest.mark.parametrize("name", CONFIGS)
 def test_a_device_agrees_with_the_reference(vulkan_device: Device, name: str) -> None:
-    made, tokens = stored(CONFIGS[name]), _tokens(2, 20, seed=3)
+    made, tokens = stored(CONFIGS[name]), draw_tokens(2, 20, seed=3)
     got = vkcat.Session(made, batch=2, device=vulkan_device)
     expected = vkcat.Session(made, batch=2, device="reference")
     assert np.abs(got.prefill(tokens) - expected.prefill(tokens)).max() < 1e-4
@@ -107,7 +99,7 @@ def test_a_saved_state_goes_on_bit_by_bit(lavapipe: Device, tmp_path: Path, name
     device = lavapipe if where == "device" else "reference"
     made = stored(CONFIGS[name])
     whole = vkcat.Session(made, batch=2, device=device)
-    whole.prefill(_tokens(2, 9))
+    whole.prefill(draw_tokens(2, 9))
     first = whole.generate(5, **SAMPLING)
     whole.save_state(tmp_path / "state")
     expected, outputs = whole.generate(8, **SAMPLING), whole.outputs
@@ -116,7 +108,7 @@ def test_a_saved_state_goes_on_bit_by_bit(lavapipe: Device, tmp_path: Path, name
     assert (resumed.generate(8, **SAMPLING) == expected).all()
     assert resumed.outputs.tobytes() == outputs.tobytes()
     again = vkcat.Session(made, batch=2, device=device)
-    again.prefill(_tokens(2, 9))
+    again.prefill(draw_tokens(2, 9))
     assert (again.generate(13, **SAMPLING) == np.concatenate([first, expected], axis=1)).all()
     for session in (whole, resumed, again):
         session.close()
@@ -138,7 +130,7 @@ def test_a_state_of_the_reference_goes_on_on_a_device(lavapipe: Device, tmp_path
 def test_one_seed_gives_the_same_bits(vulkan_device: Device, schedule: str) -> None:
     def run(schedule: str, seed: int) -> tuple[bytes, bytes]:
         session = vkcat.Session(stored(ALL), batch=2, device=vulkan_device, schedule=schedule)
-        session.prefill(_tokens(2, 5))
+        session.prefill(draw_tokens(2, 5))
         drawn = session.generate(12, temperature=1.0, seed=seed)
         outputs = session.outputs
         session.close()
@@ -153,7 +145,7 @@ def test_both_backends_give_the_same_bits(both_backends: list[Device]) -> None:
     outputs = []
     for device in both_backends:
         session = vkcat.Session(stored(ALL), batch=3, device=device)
-        session.prefill(_tokens(3, 9))
+        session.prefill(draw_tokens(3, 9))
         outputs.append((session.generate(6, **SAMPLING).tobytes(), session.outputs.tobytes()))
         session.close()
     assert len(set(outputs)) == 1
@@ -161,7 +153,7 @@ def test_both_backends_give_the_same_bits(both_backends: list[Device]) -> None:
 
 @pytest.mark.parametrize("name", CONFIGS)
 def test_changing_one_stream_changes_no_bit_of_another(vulkan_device: Device, name: str) -> None:
-    made, tokens = stored(CONFIGS[name]), _tokens(5, 9)
+    made, tokens = stored(CONFIGS[name]), draw_tokens(5, 9)
     changed = tokens.copy()
     changed[2] = (changed[2] + 1) % 256
 
@@ -224,7 +216,7 @@ def _same_output(device: Device, old: StreamConfig, new: StreamConfig) -> None:
     unfused = Runner("test", device, "vulkan", "replay", fuse=False)
     for model in (StoredModel(old, shared), given):
         session = vkcat.Session(model, batch=2, runner=unfused)
-        session.prefill(_tokens(2, 12))
+        session.prefill(draw_tokens(2, 12))
         session.generate(5)
         outputs.append(session.outputs.tobytes())
         session.close()
@@ -423,59 +415,6 @@ def test_a_state_goes_through_a_link(tmp_path: Path) -> None:
     session.load_state(tmp_path / "state")
 
 
-@pytest.mark.parametrize("between", ["prefill", "read_image", "read_features", "load_state", "reset"])
-def test_a_generator_goes_on_after_other_steps(vulkan_device: Device, tmp_path: Path, between: str) -> None:
-    """What a paused generator draws follows from the session as it is then."""
-    made = stored(ALL)
-
-    def use(session: vkcat.Session) -> None:
-        if between == "prefill":
-            session.prefill(list(b"!?"))
-        elif between == "read_image":
-            session.read_image(np.ones((6, 9)))
-        elif between == "read_features":
-            session.read_features(np.ones((3, 5)))
-        elif between == "load_state":
-            session.load_state(tmp_path / f"state-{id(session)}")
-        else:
-            session.reset()
-            session.prefill([7])
-
-    drawn = []
-    for whole in (False, True):
-        session = vkcat.Session(made, device=vulkan_device)
-        session.prefill(list(b"hello"))
-        session.save_state(tmp_path / f"state-{id(session)}")
-        tokens = session.tokens(6, **SAMPLING)
-        first = [int(next(tokens)[0]) for _ in range(3)]
-        use(session)
-        rest = session.generate(3, **SAMPLING)[0].tolist() if whole else [int(token[0]) for token in tokens]
-        drawn.append(first + rest)
-        session.close()
-    assert drawn[0] == drawn[1]
-
-
-def test_generators_keep_their_own_options(vulkan_device: Device) -> None:
-    session = vkcat.Session(stored(CONFIGS["gru"]), device=vulkan_device)
-    reference = vkcat.Session(stored(CONFIGS["gru"]), device="reference")
-    for one in (session, reference):
-        one.prefill([1])
-    greedy = session.tokens(6)
-    got = [int(next(greedy)[0])]
-    wild = session.tokens(3, temperature=5.0, seed=1)
-    got += [int(next(greedy)[0]), int(next(wild)[0]), int(next(greedy)[0])]
-    expected = [
-        *reference.generate(2)[0],
-        *reference.generate(1, temperature=5.0, seed=1)[0],
-        *reference.generate(1)[0],
-    ]
-    assert got == expected
-    session.reset()
-    with pytest.raises(InputError, match="expected a prefix"):
-        next(greedy)
-    session.close()
-
-
 def test_held_streams_take_no_room_from_others(vulkan_device: Device) -> None:
     """Experts with a capacity: what a stream that is not going on read before does not matter."""
     made = stored(config([GRU, {**EXPERTS, "capacity": 1.0, "chosen": 1}]))
@@ -496,103 +435,3 @@ def test_use_after_close_says_so(lavapipe: Device) -> None:
         session.close()
         with pytest.raises(DeviceError, match="executor: expected one that is open"):
             session.prefill([1])
-
-
-def _unrolled(device: Device, batch: int = 2, **options: float) -> vkcat.Session:
-    session = vkcat.Session(stored(ALL), batch=batch, device=device, schedule="unrolled", **options)
-    session.prefill(_tokens(batch, 5))
-    return session
-
-
-def test_unrolled_draws_what_replay_does(vulkan_device: Device, tmp_path: Path) -> None:
-    """Over many numbers of tokens, with other steps, saved states and resets between them."""
-    drawn = []
-    for schedule in ("replay", "unrolled"):
-        session = vkcat.Session(stored(ALL), batch=2, device=vulkan_device, schedule=schedule)
-        session.prefill(_tokens(2, 5))
-        seen = [session.generate(count, **SAMPLING).tolist() for count in (1, 2, 3, 150, 0, 37)]
-        session.save_state(tmp_path / schedule)
-        session.step([3, 4])
-        seen.append(session.generate(9, **SAMPLING).tolist())
-        session.reset(1)
-        session.prefill([[], [7]])
-        seen.append(session.generate(20, **SAMPLING).tolist())
-        session.load_state(tmp_path / "replay")
-        seen.append(session.generate(20, **SAMPLING).tolist())
-        drawn.append((seen, session.outputs.tobytes()))
-        session.close()
-    assert drawn[0] == drawn[1]
-    kept = [load_file(tmp_path / schedule) for schedule in ("replay", "unrolled")]
-    assert all((kept[0][name] == kept[1][name]).all() for name in kept[0])
-
-
-@pytest.mark.long
-def test_unrolled_submits_many_steps_at_once(vulkan_device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
-    session = _unrolled(vulkan_device)
-    session.generate(200)
-    launched: list[int] = []
-    flights: list[int] = []
-    launch = session._steps.launch
-
-    def watched(graph: str, count: int) -> None:
-        launch(graph, count)
-        launched.append(count)
-        flights.append(len(session._flights._flying) + 1)
-
-    monkeypatch.setattr(session._steps, "launch", watched)
-    session.generate(200)
-    session.close()
-    assert sum(launched) == 200
-    assert max(launched) >= 8
-    assert all(count & (count - 1) == 0 for count in launched)
-    assert max(flights) == 2
-
-
-def test_the_history_holds_two_submissions() -> None:
-    assert 2 * MOST_STEPS <= HISTORY
-
-
-def test_a_submission_keeps_within_its_limit(lavapipe: Device) -> None:
-    session = _unrolled(lavapipe, submit_limit_ms=1e-6)
-    drawn = session.generate(12)
-    assert session._steps.chunk("generate") == 1
-    session.close()
-    session = _unrolled(lavapipe)
-    assert (session.generate(12) == drawn).all()
-    session.close()
-
-
-def test_a_generator_that_is_left_leaves_what_was_drawn(lavapipe: Device) -> None:
-    """The device is ahead: streams have read a whole number of submissions, and the generator still has the rest."""
-    session = _unrolled(lavapipe)
-    session.generate(64)
-    tokens = session.tokens(300, **SAMPLING)
-    first = [next(tokens) for _ in range(3)]
-    session.step([1, 2])
-    count = int(session._flights.drawn[0]) - 64
-    ahead = [next(tokens) for _ in range(count - 3)]
-    other = vkcat.Session(stored(ALL), batch=2, device=lavapipe)
-    other.prefill(_tokens(2, 5))
-    other.generate(64)
-    assert (np.stack(first + ahead, axis=1) == other.generate(count, **SAMPLING)).all()
-    other.step([1, 2])
-    assert (np.stack(list(tokens), axis=1) == other.generate(300 - count, **SAMPLING)).all()
-    assert session.outputs.tobytes() == other.outputs.tobytes()
-    session.close()
-    other.close()
-
-
-def test_a_session_closed_with_steps_under_way(vulkan_device: Device) -> None:
-    session = _unrolled(vulkan_device)
-    session.generate(64)
-    tokens = session.tokens(300)
-    next(tokens)
-    session.close()
-    with pytest.raises(DeviceError, match="executor: expected one that is open"):
-        list(tokens)
-
-
-def test_unrolled_needs_a_backend_that_can(both_backends: list[Device]) -> None:
-    for device in both_backends[1:]:
-        with pytest.raises(DeviceError, match="unrolled: expected a backend whose recordings may write a tensor more"):
-            vkcat.Session(stored(CONFIGS["gru"]), device=device, schedule="unrolled")
