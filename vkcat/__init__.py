@@ -5,7 +5,18 @@ on a device.
 """
 
 from vkcat.device.backends import open_device
-from vkcat.errors import DeviceError, InputError, ModelError, ShaderError, ShapeError, VkcatError, VkcatWarning
+from vkcat.errors import (
+    DeviceError,
+    DeviceLostError,
+    DeviceTimeoutError,
+    InputError,
+    ModelError,
+    OutOfMemoryError,
+    ShaderError,
+    ShapeError,
+    VkcatError,
+    VkcatWarning,
+)
 from vkcat.load import load
 from vkcat.presets import initial_model
 from vkcat.sequences import GruOutput, Sequences, gru
@@ -17,9 +28,12 @@ __version__ = "0.1.0"
 
 __all__ = [
     "DeviceError",
+    "DeviceLostError",
+    "DeviceTimeoutError",
     "GruOutput",
     "InputError",
     "ModelError",
+    "OutOfMemoryError",
     "Sequences",
     "Session",
     "ShaderError",

@@ -19,6 +19,18 @@ class DeviceError(VkcatError):
     """No loader, no driver, no such device, a missing capability, or a failed Vulkan call."""
 
 
+class OutOfMemoryError(DeviceError):
+    """The device or the driver has no memory left for what was asked."""
+
+
+class DeviceLostError(DeviceError):
+    """The device stopped and does not come back; another may be opened."""
+
+
+class DeviceTimeoutError(DeviceError):
+    """A submission did not end in time."""
+
+
 class ShaderError(VkcatError):
     """A shader that does not compile, or whose interface differs from its kernel's."""
 

@@ -47,21 +47,38 @@ class Steps(Protocol):
 
     def read_state(self, tensor: Tensor) -> Array: ...
 
+    def check_usable(self) -> None: ...
+
     def close(self) -> None: ...
 
 
 def _exclusive(method: Callable[Concatenate[Executor, P], R]) -> Callable[Concatenate[Executor, P], R]:
-    """A method that has the device for its thread alone, and finds it open."""
+    """A method that has the device for its thread alone, and finds it open and whatever ran before ended well."""
 
     @wraps(method)
     def locked(self: Executor, /, *args: P.args, **kwargs: P.kwargs) -> R:
         with self.device.lock:
-            self.device.check_open()
-            if self._closed:
-                raise DeviceError(mismatch("executor", "one that is open", "one that has been closed"))
+            self.check_usable()
             return method(self, *args, **kwargs)
 
     return locked
+
+
+def _running(method: Callable[Concatenate[Executor, P], R]) -> Callable[Concatenate[Executor, P], R]:
+    """A method that changes what the device holds: cut short by any error or interrupt, nobody knows what is there."""
+
+    @wraps(method)
+    def whole(self: Executor, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return method(self, *args, **kwargs)
+        except InputError:
+            # Refused before anything was done.
+            raise
+        except BaseException as error:
+            self._cut_short = self._cut_short or type(error).__name__
+            raise
+
+    return _exclusive(whole)
 
 
 class Executor:
@@ -90,6 +107,8 @@ class Executor:
             raise InputError(mismatch("schedule", f"one of {', '.join(RUNNERS)}", repr(schedule_name)))
         self.device = device
         self._closed = False
+        # What ended a step before it was done.
+        self._cut_short = ""
         self._make_runner = partial(RUNNERS[schedule_name], device, submit_limit_ms=submit_limit_ms)
         self._timestamps = timestamps
         self._shaders = shaders or {}
@@ -109,6 +128,15 @@ class Executor:
         self._last: Runner | None = None
         self._made = ExitStack()
         self._add(graphs)
+
+    def check_usable(self) -> None:
+        """Raises `DeviceError` when the device or this was closed or lost, or a step was cut short."""
+        self.device.check_open()
+        if self._closed:
+            raise DeviceError(mismatch("executor", "one that is open", "one that has been closed"))
+        if self._cut_short:
+            remedy = "make it anew, and go on from a saved state"
+            raise DeviceError(mismatch("executor", "one whose last step was done", self._cut_short, remedy))
 
     @_exclusive
     def add(self, graphs: Sequence[Graph]) -> None:
@@ -175,7 +203,7 @@ class Executor:
             view = self._views[parity][tensor] = rows[..., : tensor.shape[-1]]
         return view
 
-    @_exclusive
+    @_running
     def write(self, tensor: Tensor, values: Array) -> None:
         """Set a weight, an input or a state; an input keeps its values until it is written again.
 
@@ -217,13 +245,13 @@ class Executor:
         rows = words.view(tensor.dtype).reshape(*tensor.shape[:-1], tensor.pitch)
         return np.ascontiguousarray(rows[..., : tensor.shape[-1]])
 
-    @_exclusive
+    @_running
     def fill(self, word: int) -> None:
         """Set every word of every buffer, guards and padding included."""
         for buffer in self._buffers:
             buffer.write(np.full(buffer.nbytes // 4, word, np.uint32))
 
-    @_exclusive
+    @_running
     def fill_tensor(self, tensor: Tensor, word: int) -> None:
         """Set every word that a tensor's descriptor covers in the next step, guard and padding included."""
         region = self.plan.regions[tensor][self._parity]
@@ -240,7 +268,7 @@ class Executor:
         rows = words[region.buffer][region.offset // 4 :][: tensor.nbytes // 4]
         return rows.reshape(*tensor.shape[:-1], tensor.pitch)[..., : tensor.shape[-1]]
 
-    @_exclusive
+    @_running
     def step(self, graph: str) -> None:
         """Run one step of a graph and wait for it."""
         self._advance(self._runners[graph], graph)
@@ -250,7 +278,7 @@ class Executor:
         """How many steps of a graph to launch at a time; see vkcat/schedules.py."""
         return self._runners[graph].chunk(graph)
 
-    @_exclusive
+    @_running
     def launch(self, graph: str, count: int) -> None:
         """Begin some steps of a graph. Nothing but `launch` and `finish` may follow until all have finished."""
         if self._written:
@@ -259,13 +287,13 @@ class Executor:
         self._last.launch(graph, self._parity, count)
         self._parity ^= count & 1
 
-    @_exclusive
+    @_running
     def finish(self) -> None:
         """Wait for the oldest launch."""
         assert self._last is not None, "nothing was launched"
         self._last.finish()
 
-    @_exclusive
+    @_running
     def timed_step(self, graph: str) -> list[float]:
         """As `step`, with timestamps around each dispatch; returns their nanoseconds."""
         assert self._timestamps, "made without timestamps"
@@ -279,7 +307,7 @@ class Executor:
         if self._written:
             self.settle_inputs()
 
-    @_exclusive
+    @_running
     def settle_inputs(self) -> None:
         """Give the inputs' other slot what was written to one; no step may be running."""
         for tensor, parity in self._written.items():

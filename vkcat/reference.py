@@ -58,7 +58,7 @@ class ReferenceExecutor:
 
     def add(self, graphs: Sequence[Graph]) -> None:
         """More graphs, which may share tensors with those there are."""
-        self._check_open()
+        self.check_usable()
         self._graphs |= {graph.name: graph for graph in graphs}
         for graph in graphs:
             for state in _kept(graph):
@@ -66,14 +66,14 @@ class ReferenceExecutor:
                 self.values.setdefault(state, np.zeros(state.shape, dtype))
 
     def write(self, tensor: Tensor, values: Array) -> None:
-        self._check_open()
+        self.check_usable()
         if values.shape != tensor.shape:
             raise InputError(mismatch(tensor.name, tensor.shape, values.shape))
         self.values[tensor] = widened(values)
 
     def step(self, graph: str) -> None:
         """Run the graph's nodes in order, then carry its states."""
-        self._check_open()
+        self.check_usable()
         for node in self._graphs[graph].nodes:
             self.values.update(run_node(node, self.values))
         carries = self._graphs[graph].carries
@@ -91,17 +91,18 @@ class ReferenceExecutor:
         pass
 
     def read(self, tensor: Tensor) -> Array:
-        self._check_open()
+        self.check_usable()
         return self.values[tensor]
 
     def read_state(self, tensor: Tensor) -> Array:
-        self._check_open()
+        self.check_usable()
         return self.values[tensor]
 
     def close(self) -> None:
         self.values.clear()
         self._closed = True
 
-    def _check_open(self) -> None:
+    def check_usable(self) -> None:
+        """Raises `DeviceError` when it was closed."""
         if self._closed:
             raise DeviceError(mismatch("executor", "one that is open", "one that has been closed"))

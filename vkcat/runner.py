@@ -5,8 +5,7 @@ from __future__ import annotations
 import atexit
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
-from functools import lru_cache
+from contextlib import ExitStack, closing, contextmanager
 from typing import Any
 
 import numpy as np
@@ -81,16 +80,26 @@ class Runner:
 def started(make: Callable[[Sequence[Graph]], Steps], model: Model, weights: Mapping[str, NDArray[Any]]) -> Steps:
     """What runs the graphs of `model`, by a `Runner`, with everything written that is set once. Raises `ModelError`."""
     values = model.values(weights)
-    steps = make(tuple(model.graphs.values()))
-    for tensor, array in values.items():
-        steps.write(tensor, array)
+    with ExitStack() as made:
+        steps = made.enter_context(closing(make(tuple(model.graphs.values()))))
+        for tensor, array in values.items():
+            steps.write(tensor, array)
+        made.pop_all()
     return steps
 
 
-@lru_cache(maxsize=None)
+_kept: dict[tuple[str, str | None], Device] = {}
+
+
 def _kept_device(backend: str, wanted: str | None) -> Device:
-    device = open_device(backend, wanted)
-    atexit.register(device.close)
+    """The one that was opened before, unless it has been lost."""
+    device = _kept.get((backend, wanted))
+    if device is not None and device.lost:
+        device.close()
+        device = None
+    if device is None:
+        device = _kept[backend, wanted] = open_device(backend, wanted)
+        atexit.register(device.close)
     return device
 
 

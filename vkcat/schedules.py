@@ -13,6 +13,7 @@ import math
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from time import perf_counter_ns
 from typing import Protocol
@@ -158,13 +159,20 @@ class _Replay(_StepByStep):
     def __init__(self, device: Device, commands: Commands, *, timestamps: bool, submit_limit_ms: float) -> None:
         del submit_limit_ms  # a submission is one step at most
         self.times = HostTimes()
-        self._recordings: dict[str, tuple[Recording, Recording]] = {}
+        self._device, self._timestamps = device, timestamps
+        self._recordings: dict[str, list[Recording]] = {}
         self._last: Recording | None = None
-        for name, both in commands.items():
-            pair = (device.recording(timestamps=timestamps), device.recording(timestamps=timestamps))
-            for recording, sequence in zip(pair, both, strict=True):
-                recording.record(sequence)
-            self._recordings[name] = pair
+        with ExitStack() as made:
+            for name, both in commands.items():
+                self._recordings[name] = [self._recorded(sequence, made) for sequence in both]
+            self._made = made.pop_all()
+
+    def _recorded(self, commands: Sequence[Command], made: ExitStack) -> Recording:
+        """A recording of commands; `made` closes it."""
+        recording = self._device.recording(timestamps=self._timestamps)
+        made.callback(recording.close)
+        recording.record(commands)
+        return recording
 
     def __call__(self, graph: str, parity: int) -> None:
         times = self.times = HostTimes()
@@ -175,9 +183,7 @@ class _Replay(_StepByStep):
         return self._last.kernel_ns() if self._last else []
 
     def close(self) -> None:
-        for pair in self._recordings.values():
-            for recording in pair:
-                recording.close()
+        self._made.close()
 
 
 MOST_STEPS = 64
@@ -199,10 +205,10 @@ class _Unrolled(_Replay):
             expected = "a backend whose recordings may write a tensor more than once"
             raise DeviceError(mismatch("unrolled", expected, device.backend, "see --backend vulkan"))
         super().__init__(device, commands, timestamps=timestamps, submit_limit_ms=submit_limit_ms)
-        self._device, self._commands, self._limit_ns = device, commands, submit_limit_ms * 1e6
+        self._commands, self._limit_ns = commands, submit_limit_ms * 1e6
         self._chunks: dict[str, int] = {}
         # By graph, parity and count, two recordings: the same one cannot be under way twice.
-        self._made: dict[tuple[str, int, int], list[Recording]] = {}
+        self._pairs: dict[tuple[str, int, int], list[Recording]] = {}
         self._launched: deque[_Launch] = deque()
         self._last_end = 0
 
@@ -210,7 +216,7 @@ class _Unrolled(_Replay):
         return self._chunks.setdefault(graph, 2)
 
     def launch(self, graph: str, parity: int, count: int) -> None:
-        pair = self._made.get((graph, parity, count)) or self._record_chunk(graph, parity, count)
+        pair = self._pairs.get((graph, parity, count)) or self._record_chunk(graph, parity, count)
         busy = [launch.recording for launch in self._launched]
         recording = next(one for one in pair if one not in busy)
         begin = perf_counter_ns()
@@ -224,10 +230,10 @@ class _Unrolled(_Replay):
             step = self._commands[graph][(parity + at) & 1]
             # The host looks only after the last.
             commands += step if at == count - 1 else [one for one in step if not isinstance(one, ToHost)]
-        pair = [self._device.recording(), self._device.recording()]
-        for recording in pair:
-            recording.record(commands)
-        self._made[graph, parity, count] = pair
+        with ExitStack() as made:
+            pair = [self._recorded(commands, made) for _ in range(2)]
+            self._made.push(made.pop_all())
+        self._pairs[graph, parity, count] = pair
         return pair
 
     def finish(self) -> None:
@@ -241,14 +247,6 @@ class _Unrolled(_Replay):
         self._last_end = end
         fitting = self._limit_ns / max(per_step, 1)
         self._chunks[launch.graph] = int(min(2 * launch.count, MOST_STEPS, 2 ** max(int(math.log2(fitting)), 0)))
-
-    def close(self) -> None:
-        while self._launched:
-            self._launched.popleft().recording.wait()
-        for pair in self._made.values():
-            for recording in pair:
-                recording.close()
-        super().close()
 
 
 class _Make(Protocol):

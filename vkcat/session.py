@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from vkcat.arrays import check_ids, float32, numbers, whole
 from vkcat.chunks import Chunks, in_pieces
 from vkcat.config import StreamConfig
 from vkcat.device.interface import Device
-from vkcat.errors import InputError, ModelError, mismatch
+from vkcat.errors import DeviceError, InputError, ModelError, mismatch
 from vkcat.flights import GRAPH, Flight, Flights
 from vkcat.graph import Tensor
 from vkcat.images import cut
@@ -66,6 +67,14 @@ class Session:
         runner = runner or Runner("session", device, backend, schedule, submit_limit_ms=submit_limit_ms)
         self._dtype = runner.dtype
         self._steps = started(runner, self.model, stored.weights)
+        with ExitStack() as made:
+            made.callback(self._steps.close)
+            self._begin_all(runner, chunked=chunked)
+            made.pop_all()
+
+    def _begin_all(self, runner: Runner, *, chunked: bool) -> None:
+        """What a session remembers besides what is on the device, before anything was read."""
+        batch, on_step = self.batch, self._on_step
         self._chunks: Chunks | None = None
         if chunked and on_step is None and not runner.is_reference and reads_rows(self.model.config.stack):
             make = partial(stream_rows, self.model)
@@ -73,6 +82,8 @@ class Session:
         self._outputs: Array = np.zeros((batch, self.model.width), self._dtype)
         self._fresh = np.ones(batch, bool)
         self._changes = 0
+        # What is being read; after an error or interrupt, how much of it was is unknown.
+        self._reading = ""
         history = self.model.history
         self._flights = Flights(self._steps, history, batch) if history is not None else None
         self._mode: Array = np.full(batch, HOLD, np.uint32)
@@ -200,6 +211,10 @@ class Session:
 
     def _settle(self) -> None:
         """End what has been launched, before anything else is asked of the device."""
+        if self._reading:
+            self._steps.check_usable()
+            remedy = "reset all streams, or load a state"
+            raise DeviceError(mismatch("session", f"{self._reading} that were read whole", "some cut short", remedy))
         if self._flights is not None and self._flights.last is not None:
             self._land(self._flights, self._flights.last)
 
@@ -230,6 +245,8 @@ class Session:
 
     def reset(self, streams: int | Sequence[int] | None = None) -> None:
         """Begin these streams, or all, anew: their next step starts from nothing. Raises `InputError`."""
+        if streams is None:
+            self._reading = ""
         self._settle()
         chosen = np.arange(self.batch) if streams is None else np.atleast_1d(numbers("reset", streams, "iu"))
         if chosen.ndim != 1 or ((chosen < 0) | (chosen >= self.batch)).any():
@@ -247,8 +264,9 @@ class Session:
 
     def load_state(self, path: str | Path) -> None:
         """Go on from a file of `save_state` of the same model and batch. Raises `InputError`."""
-        self._settle()
         saved = states.read(Path(path), self._stored.identity, self.model.shared.kept, self._outputs.shape, self._dtype)
+        self._reading = ""
+        self._settle()
         for name, tensor in self.model.shared.kept.items():
             self._steps.write(tensor, saved.kept[name])
         self._outputs, self._fresh = saved.outputs, saved.fresh
@@ -286,6 +304,11 @@ class Session:
 
         Those of features after each step, others' in pieces after each piece.
         """
+        self._reading = kind
+        yield from self._read_each(kind, tensor, x, lengths)
+        self._reading = ""
+
+    def _read_each(self, kind: str, tensor: Tensor, x: Array, lengths: Array) -> Iterator[Array]:
         chunks = self._chunks if in_pieces(len(x), self.batch) else None
         if chunks is None:
             for t, now in enumerate(x):

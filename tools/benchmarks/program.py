@@ -119,6 +119,7 @@ class _Notes(Lifetime):
     rewrites = False
     separate_wait = False
     timestamps = False
+    lost = False
 
     def __init__(self, info: DeviceInfo) -> None:
         super().__init__(info)

@@ -179,6 +179,11 @@ class Device(Protocol):
     @property
     def timestamps(self) -> bool: ...
 
+    @property
+    def lost(self) -> bool:
+        """Whether it stopped for good; it can only be closed, and another be opened."""
+        ...
+
     def calibrated_timestamps(self) -> CalibratedTimestamps | None:
         """The device's clock against the host's; None where the device cannot tell."""
         ...
@@ -189,7 +194,7 @@ class Device(Protocol):
         ...
 
     def check_open(self) -> None:
-        """Raises `DeviceError` when the device has been closed."""
+        """Raises `DeviceError` when the device has been closed or lost."""
         ...
 
     def buffer(self, nbytes: int, memory: Memory) -> Buffer: ...

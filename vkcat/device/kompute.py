@@ -8,12 +8,15 @@ are destroyed in another order, so devices are probed first and destruction is o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
 from vkcat.device import vulkan
+from vkcat.device.failures import failure
 from vkcat.device.interface import Barrier, Command, DeviceInfo, Dispatch, Memory, Slice, Words
 from vkcat.device.lifetime import Lifetime
 from vkcat.device.limits import check_dispatch, check_shader
@@ -36,6 +39,19 @@ def _kp() -> Any:
     return kp
 
 
+@contextmanager
+def _calling(subject: str) -> Iterator[None]:
+    """Turn what kp raises for a failed Vulkan call, as "vk::Queue::submit: ErrorDeviceLost", into a `DeviceError`."""
+    try:
+        yield
+    except RuntimeError as error:
+        found = re.search(r": (Error[A-Z]\w+|Timeout)$", str(error))
+        if found is None:
+            raise DeviceError(mismatch(subject, "success", str(error))) from error
+        words = re.sub(r"(?<!^)(?=[A-Z])", "_", found[1])
+        raise failure(subject, f"VK_{words.upper()}") from error
+
+
 class KomputeBuffer:
     """A kp tensor of words. DEVICE and READBACK ones have a staging copy that the host maps; UPLOAD ones are mapped."""
 
@@ -47,7 +63,8 @@ class KomputeBuffer:
         self._nbytes = nbytes
         self._memory = memory
         kind = kp.TensorTypes.host if memory is Memory.UPLOAD else kp.TensorTypes.device
-        self.tensor = device.manager.tensor_t(np.zeros(nbytes // 4, np.uint32), tensor_type=kind)
+        with _calling(f"a kompute tensor of {nbytes} bytes"):
+            self.tensor = device.manager.tensor_t(np.zeros(nbytes // 4, np.uint32), tensor_type=kind)
         device.own_tensor(self)
 
     @property
@@ -184,6 +201,7 @@ class KomputeDevice(Lifetime):
     offsets = False
     rewrites = False
     separate_wait = False
+    lost = False
     timestamps = False
 
     def __init__(self, info: DeviceInfo) -> None:
@@ -191,7 +209,8 @@ class KomputeDevice(Lifetime):
         super().__init__(info)
         self._tensors: dict[int, KomputeBuffer] = {}
         self._sequences: dict[int, KomputeRecording] = {}
-        self._algorithms: dict[int, KomputeAlgorithm] = {}
+        # With the dispatch, which keeps its place in memory, and so its identity, for itself.
+        self._algorithms: dict[int, tuple[Dispatch, KomputeAlgorithm]] = {}
         self.manager = kp.Manager(info.index, [info.compute_queue_family], [])
         self.nothing = KomputeBuffer(self, 4, Memory.UPLOAD)
         self._check_round_trip()
@@ -270,13 +289,13 @@ class KomputeDevice(Lifetime):
         numbers = constants, push.view(np.float32)
         algorithm = KomputeAlgorithm(lambda: self.manager.algorithm(tensors, shader.code, list(groups), *numbers))
         dispatch = Dispatch.of(name, shader, slices, algorithm)
-        self._algorithms[id(dispatch)] = algorithm
+        self._algorithms[id(dispatch)] = dispatch, algorithm
         return dispatch
 
     def release(self, dispatch: Dispatch) -> None:
-        algorithm = self._algorithms.pop(id(dispatch), None)
-        if algorithm is not None:
-            algorithm.destroy()
+        kept = self._algorithms.pop(id(dispatch), None)
+        if kept is not None:
+            kept[1].destroy()
 
     def recording(self, *, timestamps: bool = False) -> KomputeRecording:
         del timestamps
@@ -287,7 +306,7 @@ class KomputeDevice(Lifetime):
         """Destroy sequences, algorithms, tensors, then the manager: kp crashes in any other order."""
         for recording in list(self._sequences.values()):
             recording.close()
-        for algorithm in self._algorithms.values():
+        for _, algorithm in self._algorithms.values():
             algorithm.destroy()
         self._algorithms.clear()
         for buffer in list(self._tensors.values()):

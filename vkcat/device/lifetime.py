@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from threading import RLock
 
 from vkcat.device.interface import DeviceInfo
-from vkcat.errors import DeviceError, mismatch
+from vkcat.errors import DeviceError, DeviceLostError, mismatch
 
 
 class Lifetime(ABC):
@@ -18,9 +18,16 @@ class Lifetime(ABC):
         self._closed = False
 
     def check_open(self) -> None:
-        """Raises `DeviceError` when the device has been closed."""
+        """Raises `DeviceError` when the device has been closed or lost."""
         if self._closed:
             raise DeviceError(mismatch(self.info.name, "an open device", "one that has been closed"))
+        if self.lost:
+            remedy = "open it anew, and go on from a saved state"
+            raise DeviceLostError(mismatch(self.info.name, "a device that works", "one that was lost", remedy))
+
+    @property
+    @abstractmethod
+    def lost(self) -> bool: ...
 
     def close(self) -> None:
         """Release everything made on the device. A second call does nothing."""

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any
 
+from vkcat.device.failures import failure
 from vkcat.errors import DeviceError
 
 
@@ -37,12 +38,22 @@ def calling(subject: str) -> Iterator[None]:
     except Exception as error:
         if not is_vulkan_error(error):
             raise
-        raise DeviceError(f"{subject}: the driver answered {error!r}") from error
+        raise failure(subject, _result_of(error)) from error
+
+
+def _result_of(error: Exception) -> str:
+    """The VkResult that an exception of the `vulkan` package stands for; of another, what it says."""
+    codes = [code for code, kind in api().exception_codes.items() if code is not None and type(error) is kind]
+    return result_name(codes[0]) if codes else repr(error)
+
+
+def result_name(result: int) -> str:
+    """A VkResult as it is written in C."""
+    vk = api()
+    return str(vk.ffi.typeof("VkResult").elements.get(result, f"VkResult {result}"))
 
 
 def checked(result: int, subject: str) -> None:
     """For calls made straight through cffi: raise unless VK_SUCCESS."""
     if result != 0:
-        vk = api()
-        name = type(vk.exception_codes[result]).__name__ if result in vk.exception_codes else f"VkResult {result}"
-        raise DeviceError(f"{subject}: the driver answered {name}")
+        raise failure(subject, result_name(result))

@@ -49,6 +49,6 @@ class Calibration:
         readings = []
         for _ in range(SAMPLES):
             result = self._get(self._core.handle, 2, self._infos, both, deviation)
-            checked(result, "vkGetCalibratedTimestamps")
+            checked(result, f"vkGetCalibratedTimestamps of {self._core.info.name}")
             readings.append(CalibratedTimestamps(int(both[0]), int(both[1]), int(deviation[0])))
         return min(readings, key=lambda reading: reading.deviation_ns)

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import ExitStack
 from typing import Any, Protocol
 
 from vkcat.device.interface import DeviceInfo
 from vkcat.device.vulkan.api import api, calling, checked
+from vkcat.errors import DeviceError, DeviceLostError, OutOfMemoryError
 
 CREATION_FEEDBACK = "VK_EXT_pipeline_creation_feedback"
 CALIBRATED_TIMESTAMPS = {"VK_EXT_calibrated_timestamps": "EXT", "VK_KHR_calibrated_timestamps": "KHR"}
 """With the suffix of their functions; the first that a device has is used."""
+
+WAITS = 4
+"""How often a wait is tried that fails for want of memory."""
 
 
 class Closable(Protocol):
@@ -23,6 +28,8 @@ class Core:
     def __init__(self, physical: Any, info: DeviceInfo) -> None:
         vk = api()
         self.info = info
+        self.last_dispatch = ""
+        self.lost = False
         self._owned: dict[int, Closable] = {}
         priorities = vk.ffi.new("float[]", [1.0])
         family = info.compute_queue_family
@@ -39,13 +46,18 @@ class Core:
                 enabledExtensionCount=len(extensions),
                 ppEnabledExtensionNames=extensions or None,
             )
-            self.handle = vk.vkCreateDevice(physical, create, None)
-            self.queue = vk.vkGetDeviceQueue(self.handle, family, 0)
-            pool = vk.VkCommandPoolCreateInfo(
-                flags=vk.VK_COMMAND_POOL_CREATE_RESET_COMMAND_BUFFER_BIT, queueFamilyIndex=family
-            )
-            self.command_pool = vk.vkCreateCommandPool(self.handle, pool, None)
-            self._once = self.command_buffer()
+            with ExitStack() as made:
+                self.handle = vk.vkCreateDevice(physical, create, None)
+                made.callback(vk.vkDestroyDevice, self.handle, None)
+                self.queue = vk.vkGetDeviceQueue(self.handle, family, 0)
+                pool = vk.VkCommandPoolCreateInfo(
+                    flags=vk.VK_COMMAND_POOL_CREATE_RESET_COMMAND_BUFFER_BIT, queueFamilyIndex=family
+                )
+                self.command_pool = vk.vkCreateCommandPool(self.handle, pool, None)
+                made.callback(vk.vkDestroyCommandPool, self.handle, self.command_pool, None)
+                self._once = self.command_buffer()
+                self._made = made.pop_all()
+        self._once_pending = False
         # Made here, so that a copy, of which a model's weights take some dozens, makes nothing.
         self._once_begin = vk.ffi.new("VkCommandBufferBeginInfo *")
         self._once_begin.sType = vk.VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO
@@ -71,11 +83,37 @@ class Core:
         """Record and run `commands`, and wait for them: for copies outside the steps."""
         vk = api()
         lib, none = vk.lib, vk.ffi.NULL
-        checked(lib.vkBeginCommandBuffer(self._once, self._once_begin), "a copy: vkBeginCommandBuffer")
+        if self._once_pending:
+            self.drain()
+        self.check(lib.vkBeginCommandBuffer(self._once, self._once_begin), "vkBeginCommandBuffer for a copy")
         commands(self._once)
-        checked(lib.vkEndCommandBuffer(self._once), "a copy: vkEndCommandBuffer")
-        checked(lib.vkQueueSubmit(self.queue, 1, self._once_submit, none), "a copy: vkQueueSubmit")
-        checked(lib.vkQueueWaitIdle(self.queue), "a copy: vkQueueWaitIdle")
+        ended = lib.vkEndCommandBuffer(self._once)
+        if ended != 0:
+            # It can be begun again only when it is reset.
+            lib.vkResetCommandBuffer(self._once, 0)
+        self.check(ended, "vkEndCommandBuffer for a copy")
+        self.check(lib.vkQueueSubmit(self.queue, 1, self._once_submit, none), "vkQueueSubmit of a copy")
+        self._once_pending = True
+        try:
+            self.drain()
+        finally:
+            if self._once_pending:
+                # What it copies may be destroyed next.
+                self.settle()
+
+    def drain(self) -> None:
+        """Wait until the queue has nothing left to do."""
+        self.check(api().lib.vkQueueWaitIdle(self.queue), "vkQueueWaitIdle")
+        self._once_pending = False
+
+    def check(self, result: int, call: str) -> None:
+        """Raises a `DeviceError` naming the call and the last dispatch submitted, unless the result is VK_SUCCESS."""
+        if result != 0:
+            try:
+                checked(result, f"{self.info.name}: {call}, last dispatch {self.last_dispatch or 'none'}")
+            except DeviceLostError:
+                self.lost = True
+                raise
 
     def own(self, thing: Closable) -> None:
         self._owned[id(thing)] = thing
@@ -86,11 +124,23 @@ class Core:
 
     def close_owned(self) -> None:
         """Wait for the device, then close what is left on it, newest first."""
-        api().lib.vkDeviceWaitIdle(self.handle)
+        self.settle()
         for thing in reversed(list(self._owned.values())):
             thing.close()
 
+    def settle(self) -> None:
+        """Wait for the queue before what it uses is destroyed; a device that is lost uses nothing more.
+
+        A wait may fail for want of memory though the work goes on, so it is tried some times.
+        """
+        for _ in range(WAITS):
+            try:
+                self.drain()
+            except OutOfMemoryError:
+                continue
+            except DeviceError:
+                pass
+            return
+
     def close(self) -> None:
-        vk = api()
-        vk.vkDestroyCommandPool(self.handle, self.command_pool, None)
-        vk.vkDestroyDevice(self.handle, None)
+        self._made.close()

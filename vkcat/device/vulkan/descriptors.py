@@ -43,7 +43,10 @@ def bind(core: Core, pipeline: Pipeline, shader: Shader, slices: Sequence[Slice]
     allocate.descriptorSetCount = 1
     allocate.pSetLayouts = layouts
     handle = ffi.new("VkDescriptorSet *")
-    checked(lib.vkAllocateDescriptorSets(device, allocate, handle), subject)
+    result = lib.vkAllocateDescriptorSets(device, allocate, handle)
+    if result != 0:
+        lib.vkDestroyDescriptorPool(device, pool[0], ffi.NULL)
+    checked(result, subject)
     infos = ffi.new(
         "VkDescriptorBufferInfo[]",
         [(part.buffer.handle, part.offset, part.size) for part in slices],  # type: ignore[attr-defined]

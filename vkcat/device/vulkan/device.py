@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import ExitStack
 from typing import Any
 
 from vkcat.device.interface import CalibratedTimestamps, DeviceInfo, Dispatch, Memory, Slice, Words
@@ -31,17 +32,29 @@ class VulkanDevice(Lifetime):
 
     def __init__(self, instance: Any, physical: Any, info: DeviceInfo) -> None:
         super().__init__(info)
-        self._instance = instance
-        self._core = Core(physical, info)
-        self._staging = Staging(self._core)
-        self._cache = PipelineCache(self._core, physical)
-        self._pipelines = Pipelines(self._core, self._cache)
-        self._calibration = Calibration(self._core, instance, physical)
-        self._sets: dict[int, DescriptorSet] = {}
+        # With the dispatch, which keeps its place in memory, and so its identity, for itself.
+        self._sets: dict[int, tuple[Dispatch, DescriptorSet]] = {}
+        with ExitStack() as made:
+            made.callback(api().vkDestroyInstance, instance, None)
+            self._core = Core(physical, info)
+            made.callback(self._core.close)
+            self._staging = Staging(self._core)
+            self._cache = PipelineCache(self._core, physical)
+            made.callback(self._cache.close)
+            self._pipelines = Pipelines(self._core, self._cache)
+            made.callback(self._pipelines.close)
+            made.callback(self._destroy_sets)
+            made.callback(self._core.close_owned)
+            self._calibration = Calibration(self._core, instance, physical)
+            self._made = made.pop_all()
 
     @property
     def timestamps(self) -> bool:
         return self.info.timestamp_bits > 0
+
+    @property
+    def lost(self) -> bool:
+        return self._core.lost
 
     def calibrated_timestamps(self) -> CalibratedTimestamps | None:
         self.check_open()
@@ -78,39 +91,37 @@ class VulkanDevice(Lifetime):
         pipeline = self._pipelines.get(shader, spec)
         descriptors = bind(self._core, pipeline, shader, slices)
         dispatch = Dispatch.of(name, shader, slices, Prepared(pipeline, [descriptors.handle], push, groups))
-        self._sets[id(dispatch)] = descriptors
+        self._sets[id(dispatch)] = dispatch, descriptors
         return dispatch
 
     def release(self, dispatch: Dispatch) -> None:
-        descriptors = self._sets.pop(id(dispatch), None)
-        if descriptors is not None:
-            api().vkDestroyDescriptorPool(self._core.handle, descriptors.pool, None)
+        kept = self._sets.pop(id(dispatch), None)
+        if kept is not None:
+            api().vkDestroyDescriptorPool(self._core.handle, kept[1].pool, None)
 
     def recording(self, *, timestamps: bool = False) -> VulkanRecording:
         self.check_open()
         return VulkanRecording(self._core, timestamps=timestamps and self.timestamps)
 
-    def _release(self) -> None:
-        """Newest first."""
-        self._core.close_owned()
-        for descriptors in self._sets.values():
+    def _destroy_sets(self) -> None:
+        for _, descriptors in self._sets.values():
             api().vkDestroyDescriptorPool(self._core.handle, descriptors.pool, None)
         self._sets.clear()
-        self._pipelines.close()
-        self._cache.close()
-        self._core.close()
-        api().vkDestroyInstance(self._instance, None)
+
+    def _release(self) -> None:
+        """Newest first, each also when one before it warns and warnings are errors."""
+        self._made.close()
 
 
 def open_device(wanted: str | None = None) -> VulkanDevice:
     """Open the device that `wanted` names, or the best one. Raises `DeviceError`."""
-    instance = create_instance()
-    try:
+    with ExitStack() as made:
+        instance = create_instance()
+        made.callback(api().vkDestroyInstance, instance, None)
         with calling("querying devices"):
             physical = physical_devices(instance)
             infos = [describe(handle, index) for index, handle in enumerate(physical)]
         info, _ = select(infos, wanted)
-        return VulkanDevice(instance, physical[info.index], info)
-    except BaseException:
-        api().vkDestroyInstance(instance, None)
-        raise
+        # From here on the device destroys it, also when it cannot be opened.
+        made.pop_all()
+    return VulkanDevice(instance, physical[info.index], info)

@@ -45,18 +45,19 @@ def create_instance() -> Any:
         enabledExtensionCount=len(extensions),
         ppEnabledExtensionNames=extensions or None,
     )
-    try:
-        return vk.vkCreateInstance(create, None)
-    except (vk.VkErrorIncompatibleDriver, vk.VkErrorInitializationFailed) as error:
-        raise DeviceError(
-            f"no Vulkan driver: expected one for Vulkan 1.1, got {type(error).__name__} from the loader;"
-            " install one (Debian: mesa-vulkan-drivers)"
-        ) from error
-    except vk.VkErrorLayerNotPresent as error:
-        raise DeviceError(
-            "a layer named in VK_INSTANCE_LAYERS is not installed; unset it or install the layer"
-            " (Debian: vulkan-validationlayers)"
-        ) from error
+    with calling("vkCreateInstance"):
+        try:
+            return vk.vkCreateInstance(create, None)
+        except (vk.VkErrorIncompatibleDriver, vk.VkErrorInitializationFailed) as error:
+            raise DeviceError(
+                f"no Vulkan driver: expected one for Vulkan 1.1, got {type(error).__name__} from the loader;"
+                " install one (Debian: mesa-vulkan-drivers)"
+            ) from error
+        except vk.VkErrorLayerNotPresent as error:
+            raise DeviceError(
+                "a layer named in VK_INSTANCE_LAYERS is not installed; unset it or install the layer"
+                " (Debian: vulkan-validationlayers)"
+            ) from error
 
 
 def physical_devices(instance: Any) -> list[Any]:

@@ -41,15 +41,23 @@ class VulkanBuffer:
         with calling(f"a buffer of {nbytes} bytes"):
             self.handle = vk.vkCreateBuffer(core.handle, create, None)
             core.own(self)
-            requirements = vk.vkGetBufferMemoryRequirements(core.handle, self.handle)
-            allocate = vk.VkMemoryAllocateInfo(
-                allocationSize=requirements.size, memoryTypeIndex=self._type(requirements.memoryTypeBits, memory)
-            )
-            self._memory = vk.vkAllocateMemory(core.handle, allocate, None)
-            vk.vkBindBufferMemory(core.handle, self.handle, self._memory, 0)
-            if memory is not Memory.DEVICE:
-                mapping = vk.vkMapMemory(core.handle, self._memory, 0, nbytes, 0)
-                self._words = np.frombuffer(mapping, np.uint32, nbytes // 4)
+            try:
+                self._give_memory(memory)
+            except BaseException:
+                self.close()
+                raise
+
+    def _give_memory(self, memory: Memory) -> None:
+        vk, device = api(), self._core.handle
+        requirements = vk.vkGetBufferMemoryRequirements(device, self.handle)
+        allocate = vk.VkMemoryAllocateInfo(
+            allocationSize=requirements.size, memoryTypeIndex=self._type(requirements.memoryTypeBits, memory)
+        )
+        self._memory = vk.vkAllocateMemory(device, allocate, None)
+        vk.vkBindBufferMemory(device, self.handle, self._memory, 0)
+        if memory is not Memory.DEVICE:
+            mapping = vk.vkMapMemory(device, self._memory, 0, self._nbytes, 0)
+            self._words = np.frombuffer(mapping, np.uint32, self._nbytes // 4)
 
     def _type(self, allowed: int, memory: Memory) -> int:
         types = self._core.memory_types

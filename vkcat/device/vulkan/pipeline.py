@@ -149,7 +149,11 @@ def _layouts(device: Any, shader: Shader) -> tuple[Any, Any]:
         pushConstantRangeCount=len(ranges),
         pPushConstantRanges=ranges or None,
     )
-    return set_layout, vk.vkCreatePipelineLayout(device, layout_create, None)
+    try:
+        return set_layout, vk.vkCreatePipelineLayout(device, layout_create, None)
+    except BaseException:
+        vk.vkDestroyDescriptorSetLayout(device, set_layout, None)
+        raise
 
 
 def _side_by_side(work: Sequence[Callable[[], None]]) -> None:

@@ -10,10 +10,9 @@ import numpy as np
 
 from vkcat.device.interface import Barrier, Command, Dispatch, Words
 from vkcat.device.timestamps import elapsed_ns
-from vkcat.device.vulkan.api import api, calling, checked
+from vkcat.device.vulkan.api import api, calling
 from vkcat.device.vulkan.core import Core
 from vkcat.device.vulkan.pipeline import Pipeline
-from vkcat.errors import DeviceError, mismatch
 
 TIMEOUT_NS = 60_000_000_000
 
@@ -38,9 +37,15 @@ class VulkanRecording:
         self._queries: Any = None
         self._query_count = 0
         self._dispatches = 0
+        self._last_dispatch = ""
         with calling("command buffer"):
-            self._commands = core.command_buffer()
+            # Before the command buffer, which a pool takes back and this does not.
             self._fence = vk.vkCreateFence(core.handle, vk.VkFenceCreateInfo(), None)
+            try:
+                self._commands = core.command_buffer()
+            except BaseException:
+                vk.vkDestroyFence(core.handle, self._fence, None)
+                raise
         core.own(self)
         # Everything a submission passes is made here, so that submitting makes nothing.
         self._pointers = vk.ffi.new("VkCommandBuffer[]", [self._commands])
@@ -54,7 +59,9 @@ class VulkanRecording:
 
     def record(self, commands: Sequence[Command]) -> None:
         vk = api()
-        self._dispatches = sum(isinstance(command, Dispatch) for command in commands)
+        dispatches = [command for command in commands if isinstance(command, Dispatch)]
+        self._dispatches = len(dispatches)
+        self._last_dispatch = dispatches[-1].name if dispatches else ""
         with calling("recording a command buffer"):
             if self._timestamps:
                 self._grow_queries(2 * self._dispatches)
@@ -76,6 +83,7 @@ class VulkanRecording:
         vk = api()
         if self._queries is not None:
             vk.vkDestroyQueryPool(self._core.handle, self._queries, None)
+            self._queries, self._query_count = None, 0
         create = vk.VkQueryPoolCreateInfo(queryType=vk.VK_QUERY_TYPE_TIMESTAMP, queryCount=count)
         self._queries = vk.vkCreateQueryPool(self._core.handle, create, None)
         self._query_count = count
@@ -110,17 +118,16 @@ class VulkanRecording:
         vk.vkCmdPipelineBarrier(self._commands, compute, stage, 0, 1, [barrier], 0, None, 0, None)
 
     def submit(self) -> None:
-        checked(self._lib.vkQueueSubmit(self._core.queue, 1, self._submit_info, self._fence), "vkQueueSubmit")
+        core = self._core
+        core.last_dispatch = self._last_dispatch
+        core.check(self._lib.vkQueueSubmit(core.queue, 1, self._submit_info, self._fence), "vkQueueSubmit")
         self._pending = True
 
     def wait(self) -> None:
-        lib, handle = self._lib, self._core.handle
-        result = lib.vkWaitForFences(handle, 1, self._fences, 1, TIMEOUT_NS)
-        if result == 2:
-            expected = f"the submission to end within {TIMEOUT_NS // 10**9} s"
-            raise DeviceError(mismatch(self._core.info.name, expected, "a timeout"))
-        checked(result, "vkWaitForFences")
-        checked(lib.vkResetFences(handle, 1, self._fences), "vkResetFences")
+        lib, core = self._lib, self._core
+        result = lib.vkWaitForFences(core.handle, 1, self._fences, 1, TIMEOUT_NS)
+        core.check(result, f"vkWaitForFences within {TIMEOUT_NS // 10**9} s")
+        core.check(lib.vkResetFences(core.handle, 1, self._fences), "vkResetFences")
         self._pending = False
 
     def kernel_ns(self) -> list[float]:
@@ -137,7 +144,7 @@ class VulkanRecording:
         result = self._lib.vkGetQueryPoolResults(
             self._core.handle, self._queries, 0, count, ticks.nbytes, data, 8, flags
         )
-        checked(result, "vkGetQueryPoolResults")
+        self._core.check(result, "vkGetQueryPoolResults")
         return [(begin, end) for begin, end in ticks.reshape(-1, 2).tolist()]
 
     def close(self) -> None:
@@ -145,7 +152,7 @@ class VulkanRecording:
             return
         vk, handle = api(), self._core.handle
         if self._pending:
-            vk.lib.vkQueueWaitIdle(self._core.queue)
+            self._core.settle()
         vk.vkDestroyFence(handle, self._fence, None)
         vk.vkFreeCommandBuffers(handle, self._core.command_pool, 1, [self._commands])
         if self._queries is not None:
