@@ -27,6 +27,9 @@ Sizes = Mapping[str, int]
 UNIT_ROUNDOFF = 2.0**-24
 """Half a unit in the last place of float32: the relative error of one rounded operation."""
 
+SMALLEST, GREATEST = 2.0**-126, (2 - 2.0**-23) * 2.0**127
+"""Of float32: the range of normal numbers. What is smaller a device may take for zero, as input or as result."""
+
 ROUNDED = "float16-rounded"
 PRECISIONS = ("float32", "float16", ROUNDED)
 """Matrices in float32; in float16; in float16 with every partial sum of their products rounded to it."""
