@@ -2,7 +2,8 @@
 
     o = softmax(q . k / sqrt(d) - slope * age) v
 
-over the last min(t, W) entries; age 0 is the newest. It equals attention over the whole sequence under a band mask of
+over the last min(t, W) entries; age 0 is the newest. An entry of score -Inf has no weight; o = 0 where none has any.
+It equals attention over the whole sequence under a band mask of
 width W. Slopes are 0, or ALiBi's (Press, Smith and Lewis, arXiv 2108.12409). N heads of q share G = C / d heads of keys
 and values, N / G each (grouped-query attention, Ainslie et al., arXiv 2305.13245).
 
@@ -63,11 +64,18 @@ def _heads(t: Arrays) -> Iterator[_Head]:
             yield _Head((b, own), (b, slots, part), q, k, v, biases, k @ q / math.sqrt(d) - biases)
 
 
+def _weights(scores: Array) -> Array:
+    """NaN of all when one is, or +Inf."""
+    with np.errstate(invalid="ignore"):
+        return np.asarray(np.exp(scores - scores.max()))
+
+
 def reference(t: Arrays) -> dict[str, Array]:
     o = np.zeros_like(t["q"])
     for head in _heads(t):
-        weights = np.exp(head.scores - head.scores.max())
-        o[head.at] = weights @ head.v / weights.sum()
+        if not (head.scores == -np.inf).all():
+            weights = _weights(head.scores)
+            o[head.at] = weights @ head.v / weights.sum()
     return {"o": o}
 
 
@@ -89,7 +97,7 @@ def error(t: Arrays, errors: Arrays) -> Array:
         e = (dot_error(d + 4, magnitude) + before / math.sqrt(d)).max()
         span = np.minimum(scores.max() - scores, 100).max()
         relative = np.expm1(2 * e) + 2 * (2 * (3 + 2 * span) + len(scores) + 8) * UNIT_ROUNDOFF
-        weights = np.exp(scores - scores.max())
+        weights = _weights(scores)
         o[head.at] = (weights @ (relative * np.abs(head.v) + (1 + relative) * v_error)) / weights.sum()
     return o
 
