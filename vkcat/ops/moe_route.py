@@ -6,7 +6,7 @@
 
 Sources: Jiang et al., Mixtral of Experts, arXiv 2401.04088 (softmax); DeepSeek-V3, arXiv 2412.19437, section 2.1.2
 (sigmoid, the bias that only chooses). For S = 1 a weight made to sum to one would be 1, and the router would get no
-gradient.
+gradient. NaN is below every number: of a row of NaN the first S are chosen.
 
 | tensor | shape | dtype |
 |---|---|---|
@@ -25,8 +25,8 @@ from collections.abc import Mapping
 import numpy as np
 
 from vkcat.errors import ShapeError, mismatch
-from vkcat.kernel import UNIT_ROUNDOFF, Array, Arrays, Case, Kernel, Launch, Sizes
-from vkcat.ops.gates import GATE_ERROR, sigmoid
+from vkcat.kernel import SMALLEST, UNIT_ROUNDOFF, Array, Arrays, Case, Kernel, Launch, Sizes
+from vkcat.ops.gates import sigmoid, sigmoid_error
 from vkcat.tiling import Tiling
 
 MOST = 16
@@ -57,16 +57,21 @@ def reference(t: Arrays) -> dict[str, Array]:
 
 
 def bound(t: Arrays) -> dict[str, Array]:
-    """A sigmoid is off by an absolute, a softmax by a relative error; making it sum to one at most doubles that."""
+    """Making the chosen scores sum to one at most doubles their errors."""
     r = reference(t)
-    s = np.take_along_axis(scores(t), r["index"].astype(np.int64), axis=1)
-    span = np.minimum(t["logits"].max(axis=1) - t["logits"].min(axis=1), 100)[:, None]
-    softmax = (2 * (3 + 2 * span) + t["logits"].shape[1] + 8) * 2 * UNIT_ROUNDOFF * s
-    error = softmax if t["softmax"] else np.full(s.shape, GATE_ERROR)
+    s, error = (np.take_along_axis(of_all, r["index"].astype(np.int64), axis=1) for of_all in (scores(t), _errors(t)))
     if int(t["S"]) > 1:
-        total = s.sum(axis=1, keepdims=True)
+        total = s.sum(axis=1, keepdims=True) + 1e-20
         error = (error + r["weight"] * error.sum(axis=1, keepdims=True)) / total + 4 * UNIT_ROUNDOFF
     return {"index": np.zeros(s.shape), "weight": error}
+
+
+def _errors(t: Arrays) -> Array:
+    """Bounds on the errors of all scores (B, E)."""
+    if not t["softmax"]:
+        return sigmoid_error(t["logits"])
+    span = np.minimum(t["logits"].max(axis=1) - t["logits"].min(axis=1), 100)[:, None]
+    return np.asarray((2 * (3 + 2 * span) + t["logits"].shape[1] + 8) * 2 * UNIT_ROUNDOFF * scores(t) + SMALLEST)
 
 
 def launch(sizes: Sizes, tiling: Tiling) -> Launch:
@@ -101,7 +106,7 @@ KERNEL = Kernel(
     attributes=("softmax",),
     reference=reference,
     bound=bound,
-    why="16 u a sigmoid, exp as Vulkan allows a softmax; an index is exact",
+    why="exp as Vulkan allows in sigmoid or softmax; an index is exact",
     launch=launch,
     inputs=inputs,
     operations=operations,
