@@ -207,9 +207,16 @@ def dot_error(terms: int, magnitude: Array, given: Arrays | None = None) -> Arra
     """
     factor = min(terms, 8 * math.sqrt(terms))
     if given is None or not given.get("rounded", 0):
-        return np.asarray(factor * UNIT_ROUNDOFF * magnitude)
+        return np.asarray(factor * UNIT_ROUNDOFF * magnitude + underflow(magnitude, terms))
     error = factor * HALF_ROUNDOFF * magnitude + terms * HALF_SMALLEST
     return np.asarray(np.where(magnitude + error > HALF_GREATEST, np.inf, error))
+
+
+def underflow(size: Array, times: Array | float = 1) -> Array:
+    """Error of numbers of this size by so many products that fall below 2^-126: they are flushed, or rounded to a whole
+    multiple of 2^-149. Of zeros there is none.
+    """
+    return np.asarray(np.where(size > 0, np.minimum(size + 2.0**-149, times * SMALLEST), 0.0))
 
 
 def products(outputs: str, rows: int) -> Callable[[Sizes, Machine], Tiling]:

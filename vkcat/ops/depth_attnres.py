@@ -26,7 +26,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from vkcat.errors import ShapeError, mismatch
-from vkcat.kernel import UNIT_ROUNDOFF, Array, Arrays, Case, Kernel, Launch, Sizes, dot_error
+from vkcat.kernel import UNIT_ROUNDOFF, Array, Arrays, Case, Kernel, Launch, Sizes, dot_error, underflow
 from vkcat.tiling import Tiling
 
 MOST = 256
@@ -79,10 +79,13 @@ def bound(t: Arrays) -> dict[str, Array]:
     size = np.einsum("bj,bjd->bd", weights, np.abs(live))
     mix = relative * size + np.einsum("bj,bjd->bd", weights, e_source[:, : last + 1])
     after = np.abs(t["before"] + t["v"])
+    kept = abs(1 - t["gamma"][0]) * after + gamma * size
+    # Weights that fall below normal numbers are lost with what they weigh, and so are products.
+    lost = underflow(np.abs(live), 2 + np.abs(live)).sum(axis=1)
     return {
         "sources": e_source,
         "after": u * after,
-        "y": gamma * mix + 3 * u * (abs(1 - t["gamma"][0]) * after + gamma * size) + u * after,
+        "y": gamma * (mix + lost) + 3 * u * kept + u * after + underflow(kept, 2),
     }
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from vkcat.kernel import SMALLEST, UNIT_ROUNDOFF, Array
+from vkcat.kernel import SMALLEST, UNIT_ROUNDOFF, Array, underflow
 
 HOLD, STEP, RESTART = 0, 1, 2
 """A stream's state stays as it is; it advances; it advances from zero, whatever it held."""
@@ -61,4 +61,5 @@ def gated_error(gate: Array, up: Array, gate_error: Array, up_error: Array, situ
     e_first = 1.1 * gate_error + (8 * GATE_ERROR if situ else np.abs(gate) * GATE_ERROR)
     e_second = up_error + 25 * GATE_ERROR if situ else up_error
     products = np.abs(second) * e_first + np.abs(first) * e_second + e_first * e_second
-    return np.asarray(products + 4 * UNIT_ROUNDOFF * np.abs(first * second))
+    size = np.abs(first * second)
+    return np.asarray(products + 4 * UNIT_ROUNDOFF * size + underflow(size, 1 + np.abs(second)))

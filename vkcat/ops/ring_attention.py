@@ -26,7 +26,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from vkcat.errors import ShapeError, mismatch
-from vkcat.kernel import UNIT_ROUNDOFF, Array, Arrays, Case, Kernel, Launch, Sizes, dot_error
+from vkcat.kernel import UNIT_ROUNDOFF, Array, Arrays, Case, Kernel, Launch, Sizes, dot_error, underflow
 from vkcat.tiling import Tiling, of_attention
 
 WIDEST = 1024
@@ -98,7 +98,9 @@ def error(t: Arrays, errors: Arrays) -> Array:
         span = np.minimum(scores.max() - scores, 100).max()
         relative = np.expm1(2 * e) + 2 * (2 * (3 + 2 * span) + len(scores) + 8) * UNIT_ROUNDOFF
         weights = _weights(scores)
-        o[head.at] = (weights @ (relative * np.abs(head.v) + (1 + relative) * v_error)) / weights.sum()
+        each = weights @ (relative * np.abs(head.v) + (1 + relative) * v_error) / weights.sum()
+        # Weights that fall below normal numbers are lost with what they weigh, and so are products.
+        o[head.at] = each + underflow(np.abs(head.v), 2 + np.abs(head.v)).sum(axis=0)
     return o
 
 

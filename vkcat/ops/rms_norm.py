@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from vkcat.kernel import UNIT_ROUNDOFF, Array, Arrays, Case, Kernel, Launch, Sizes, dot_error
+from vkcat.kernel import UNIT_ROUNDOFF, Array, Arrays, Case, Kernel, Launch, Sizes, dot_error, underflow
 from vkcat.tiling import Tiling
 
 
@@ -34,7 +34,8 @@ def bound(t: Arrays) -> dict[str, Array]:
     Vulkan allows a square root 3 and a division 2.5 units in the last place.
     """
     relative = dot_error(t["x"].shape[1] + 2, np.ones(1)) / 2 + 10 * UNIT_ROUNDOFF
-    return {"y": relative * np.abs(reference(t)["y"])}
+    y = np.abs(reference(t)["y"])
+    return {"y": relative * y + underflow(y, 1 + np.abs(t["gain"]))}
 
 
 def launch(sizes: Sizes, tiling: Tiling) -> Launch:
