@@ -15,7 +15,9 @@ from vkcat.kernel import Case, Kernel
 from vkcat.ops import OPS
 from vkcat.ops.gates import STEP
 from vkcat.shader import exists, load
+from vkcat.validate.expected import expectation
 from vkcat.validate.ops import Ran, case_inputs, case_shader, run_case
+from vkcat.validate.result import compare
 
 Array = np.ndarray[Any, Any]
 
@@ -44,6 +46,15 @@ class Way:
         assert not ran.stray
         assert not any(ran.unwritten.values())
         return ran
+
+    def checked(self, device: Device, arrays: Mapping[str, Array]) -> dict[str, Array]:
+        """What it gives of these, each number within its bound."""
+        ran = self.run(device, arrays)
+        expected = expectation(ran.node, ran.given, ran.got)
+        for name, got in ran.got.items():
+            result = compare(self.kernel.name, "", name, got, expected.values[name], expected.bounds[name], "")
+            assert result.problem == "", name
+        return ran.got
 
     def of(self, name: str, array: Array, stream: int) -> Array:
         """What of a tensor is a stream's: a view of its row, or of its rows in a sequence."""

@@ -61,7 +61,9 @@ def _heads(t: Arrays) -> Iterator[_Head]:
             part, own = slice(group * d, (group + 1) * d), slice(head * d, (head + 1) * d)
             q, k, v = t["q"][b, own], t["k_ring"][b, slots, part], t["v_ring"][b, slots, part]
             biases = t["slopes"][head] * ages
-            yield _Head((b, own), (b, slots, part), q, k, v, biases, k @ q / math.sqrt(d) - biases)
+            scores = k @ q / math.sqrt(d) - biases
+            if not (scores == -np.inf).all():
+                yield _Head((b, own), (b, slots, part), q, k, v, biases, scores)
 
 
 def _weights(scores: Array) -> Array:
@@ -73,9 +75,8 @@ def _weights(scores: Array) -> Array:
 def reference(t: Arrays) -> dict[str, Array]:
     o = np.zeros_like(t["q"])
     for head in _heads(t):
-        if not (head.scores == -np.inf).all():
-            weights = _weights(head.scores)
-            o[head.at] = weights @ head.v / weights.sum()
+        weights = _weights(head.scores)
+        o[head.at] = weights @ head.v / weights.sum()
     return {"o": o}
 
 
@@ -96,11 +97,15 @@ def error(t: Arrays, errors: Arrays) -> Array:
         before = np.abs(head.k) @ q_error + k_error @ np.abs(head.q) + k_error @ q_error
         e = (dot_error(d + 4, magnitude) + before / math.sqrt(d)).max()
         span = np.minimum(scores.max() - scores, 100).max()
-        relative = np.expm1(2 * e) + 2 * (2 * (3 + 2 * span) + len(scores) + 8) * UNIT_ROUNDOFF
+        rounding = 2 * (2 * (3 + 2 * span) + len(scores) + 8) * UNIT_ROUNDOFF
+        relative = np.expm1(min(2 * e, 100)) + rounding
         weights = _weights(scores)
         each = weights @ (relative * np.abs(head.v) + (1 + relative) * v_error) / weights.sum()
+        # Whatever the weights are, the answer lies between the values.
+        size = np.abs(head.v).max(axis=0)
+        between = np.ptp(head.v, axis=0) + rounding * size + v_error.max(axis=0)
         # Weights that fall below normal numbers are lost with what they weigh, and so are products.
-        o[head.at] = each + underflow(np.abs(head.v), 2 + np.abs(head.v)).sum(axis=0)
+        o[head.at] = np.minimum(each, between) + underflow(np.abs(head.v), 2 + np.abs(head.v)).sum(axis=0)
     return o
 
 
