@@ -31,6 +31,7 @@ import numpy as np
 from vkcat.errors import ShapeError, mismatch
 from vkcat.kernel import UNIT_ROUNDOFF, Array, Arrays, Case, Kernel, Launch, Sizes, dot_error, underflow
 from vkcat.ops.gates import GATE_ERROR, HOLD, RESTART, draw_modes, sigmoid
+from vkcat.ops.squares import sum_of_squares
 from vkcat.tiling import Tiling
 
 WIDEST = 1024
@@ -43,7 +44,7 @@ def _heads(array: Array, count: int) -> Array:
 
 
 def _unit(x: Array) -> Array:
-    return np.asarray(x / np.sqrt((x**2).sum(axis=-1, keepdims=True) + L2_EPS))
+    return np.asarray(x / np.sqrt(sum_of_squares(x, -1) + L2_EPS))
 
 
 def log_decay(t: Arrays) -> Array:
