@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,12 +11,13 @@ import pytest
 from vkcat.device.interface import Device
 from vkcat.glsl import SUBGROUP
 from vkcat.kernel import Case
-from vkcat.ops import OPS
+from vkcat.ops import OPS, moe_route
 from vkcat.ops.gates import RESTART, STEP
 from vkcat.ops.moe_route import scores
+from vkcat.reference import node_inputs
 from vkcat.shader import exists, load
 from vkcat.validate.expected import expectation
-from vkcat.validate.ops import Ran, run_case
+from vkcat.validate.ops import Ran, run_case, validate_case
 from vkcat.validate.result import compare
 
 Array = np.ndarray[Any, Any]
@@ -115,6 +117,40 @@ def test_whatever_logits_hold_experts_are_there(device: Device, E: int, S: int, 
         assert np.array_equal(chosen[numbers:], expected[b, numbers:]), "the lowest of NaN"
         assert np.allclose(s[b, chosen], s[b, expected[b]], rtol=0, atol=1e-6, equal_nan=True)
     _check_weights(ran)
+
+
+@pytest.mark.parametrize("softmax", [0.0, 1.0])
+def test_validate_knows_what_rounding_decides(device: Device, softmax: float) -> None:
+    """Logits next to each other, whose scores float32 cannot tell: a device's choice is no fault."""
+    rng = np.random.default_rng(0)
+    logits = np.float32(5) + rng.integers(0, 16, (40, 20)).astype(np.float32) * np.float32(2.0**-21)
+    bias = np.full(20, 100 if softmax else 0, np.float32)
+    kernel = replace(OPS["moe_route"], inputs=lambda rng, case: {"logits": logits, "bias": bias})
+    case = Case({"B": 40, "E": 20, "S": 3}, attributes={"softmax": softmax})
+    assert [result.problem for result in validate_case(device, kernel, case)] == ["", ""]
+    index, _, ran = _routed(device, logits, bias, 3, softmax)
+    by_float64 = moe_route.reference(node_inputs(ran.node, ran.given))["index"]
+    assert (index != by_float64).any(), "there is something to decide"
+
+
+@pytest.mark.parametrize(
+    ("chosen", "settled"),
+    [
+        ([0, 1], [0, 1]),
+        ([1, 0], [1, 0]),
+        ([2, 0], [0, 1]),
+        ([0, 3], [0, 1]),
+        ([0, 0], [0, 1]),
+        ([0, 9], [0, 1]),
+        ([1, 2], [1, 2]),
+        ([1, 4], [0, 1]),
+    ],
+)
+def test_nothing_else_is_left_open(chosen: list[int], settled: list[int]) -> None:
+    """Experts 1 and 2 tie exactly, 0 is ahead of them by less than rounding, 3 and 4 are behind."""
+    logits = np.array([[1 + 1e-9, 1, 1, 0.5, 0.999]])
+    given = {"logits": logits, "bias": np.zeros(5), "softmax": np.asarray(0.0), "S": np.asarray(2)}
+    assert moe_route.reference({**given, "chosen_index": np.array([chosen])})["index"].tolist() == [settled]
 
 
 def _argmax(x: Array) -> Array:

@@ -111,6 +111,9 @@ class Kernel:
     formula at most: a multiply-add is two, any other sum, product, quotient, greatest of two, or function of a number
     one; work on integers, signs and copies is none.
 
+    `choices` are outputs of indices that rounding may decide. What a device chose the reference finds among its inputs,
+    as `chosen_NAME`, and keeps to it in rows where rounding leaves that open.
+
     A fused kernel has `parts`, in the order of a graph that it stands for; it does so where it `fits` the sizes.
     """
 
@@ -129,6 +132,7 @@ class Kernel:
     tiling: Callable[[Sizes, Machine], Tiling] = lambda sizes, machine: Tiling()
     packed: tuple[str, ...] = ()
     moved: Callable[[Sizes, Mapping[str, float]], Mapping[str, int]] = lambda sizes, attributes: {}
+    choices: tuple[str, ...] = ()
     parts: tuple[Part, ...] = ()
     fits: Callable[[Sizes], bool] = lambda sizes: True
 

@@ -50,10 +50,36 @@ def reference(t: Arrays) -> dict[str, Array]:
     S = int(t["S"])
     # A stable sort of the negated keeps equal ones in the order of their index.
     index = np.argsort(-(s + t["bias"]), axis=1, kind="stable")[:, :S]
+    if "chosen_index" in t:
+        index = _settled(t, s + t["bias"], index, t["chosen_index"])
     weight = np.take_along_axis(s, index, axis=1)
     if S > 1:
         weight = weight / (weight.sum(axis=1, keepdims=True) + 1e-20)
     return {"index": index.astype(np.uint32), "weight": weight}
+
+
+def _settled(t: Arrays, ranked: Array, index: Array, chosen: Array) -> Array:
+    """`index` with those rows of `chosen` that float32 may have instead; `ranked` (B, E) is what decides."""
+    settled, error = index.copy(), _errors(t) + UNIT_ROUNDOFF * np.abs(ranked)
+    for b in np.flatnonzero((index != chosen).any(axis=1)):
+        inputs = np.stack([t["logits"][b], t["bias"]], axis=1)
+        if _is_open(ranked[b], error[b], inputs, chosen[b].astype(np.int64)):
+            settled[b] = chosen[b]
+    return settled
+
+
+def _is_open(ranked: Array, error: Array, inputs: Array, chosen: Array) -> bool:
+    """Whether each in turn may be the greatest of what is left. Equal inputs (E, 2) tie on any device."""
+    left = np.ones(len(ranked), bool)
+    for expert in chosen:
+        if expert >= len(ranked) or not left[expert]:
+            return False
+        tied = left & (inputs == inputs[expert]).all(axis=1)
+        greatest = (ranked - error)[left].max()
+        if np.argmax(tied) != expert or not ranked[expert] + error[expert] >= greatest:
+            return False
+        left[expert] = False
+    return True
 
 
 def bound(t: Arrays) -> dict[str, Array]:
@@ -103,10 +129,11 @@ KERNEL = Kernel(
     name="moe_route",
     shapes={"logits": "B E", "bias": "E", "index": "B S", "weight": "B S"},
     outputs=("index", "weight"),
+    choices=("index",),
     attributes=("softmax",),
     reference=reference,
     bound=bound,
-    why="exp as Vulkan allows in sigmoid or softmax; an index is exact",
+    why="exp as Vulkan allows in sigmoid or softmax; an index is exact but where they decide it",
     launch=launch,
     inputs=inputs,
     operations=operations,

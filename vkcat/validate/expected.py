@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from vkcat.graph import Node, Tensor
 from vkcat.kernel import HALF_SMALLEST, SMALLEST
-from vkcat.reference import node_inputs, run_node
+from vkcat.reference import node_inputs
 
 Array = NDArray[Any]
 
@@ -24,13 +24,13 @@ class Expected:
 
 def expectation(node: Node, given: Mapping[Tensor, Array], got: Mapping[str, Array]) -> Expected:
     """By the inputs as they are. Where a device may have taken those below normal numbers for zero, and `got` is what
-    they give then, by these.
+    they give then, by these. Indices that rounding decides are as `got` has them.
     """
-    plain = _expected(node, given)
+    plain = _expected(node, given, got)
     flushed = {tensor: _flushed(array) for tensor, array in given.items()}
     if all(flushed[tensor] is array for tensor, array in given.items()):
         return plain
-    other = _expected(node, flushed)
+    other = _expected(node, flushed, got)
     values, bounds = {}, {}
     for name in plain.values:
         with np.errstate(invalid="ignore"):
@@ -41,10 +41,10 @@ def expectation(node: Node, given: Mapping[Tensor, Array], got: Mapping[str, Arr
     return Expected(values, bounds)
 
 
-def _expected(node: Node, given: Mapping[Tensor, Array]) -> Expected:
-    made = run_node(node, given)
-    values = {binding: made[node.tensors[binding]] for binding in node.kernel.written}
-    return Expected(values, node.kernel.bound(node_inputs(node, given)))
+def _expected(node: Node, given: Mapping[Tensor, Array], got: Mapping[str, Array]) -> Expected:
+    chosen = {f"chosen_{name}": got[name] for name in node.kernel.choices}
+    inputs = node_inputs(node, given) | chosen
+    return Expected(node.kernel.reference(inputs), node.kernel.bound(inputs))
 
 
 def _flushed(array: Array) -> Array:
