@@ -64,7 +64,7 @@ def _normed(way: Way) -> str:
     return "sources" if way.kernel.name == "depth_attnres" else "x"
 
 
-@pytest.mark.parametrize("size", [1e18, 1e19, 1e25])
+@pytest.mark.parametrize("size", [1e19, *(pytest.param(size, marks=pytest.mark.long) for size in (1e18, 1e25))])
 @each(NORMS)
 def test_norms_of_rows_whose_squares_overflow(vulkan_device: Device, way: Way, size: float) -> None:
     """They are 0, and what is made of them is finite; the rows beside them are normed."""
