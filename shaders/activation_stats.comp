@@ -1,6 +1,7 @@
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "rows.glsl"
+#include "numbers.glsl"
 
 // Telemetry of a row: the root mean square and the greatest magnitude of its finite elements, and how many are NaN and
 // infinite. One workgroup a row.
@@ -38,11 +39,9 @@ void main() {
     Stats found = Stats(0.0, 0.0, uvec2(0u));
     for (uint d = lane; d < D; d += LANES) {
         float value = x[b * pitch(D) + d];
-        // By its bits: a compiler may assume that no number is NaN.
-        uint magnitude = floatBitsToUint(value) & 0x7FFFFFFFu;
-        if (magnitude > 0x7F800000u) {
+        if (is_nan(value)) {
             found.strange.x += 1u;
-        } else if (magnitude == 0x7F800000u) {
+        } else if ((floatBitsToUint(value) & 0x7FFFFFFFu) == 0x7F800000u) {
             found.strange.y += 1u;
         } else {
             found.square += value * value;

@@ -15,15 +15,10 @@ layout(binding = 1) writeonly buffer Index { uint index[]; };
 
 void main() {
     uint b = gl_WorkGroupID.x;
-    float score = WORST;
-    uint at = V;
+    uvec2 own = nothing_of(V);
     for (uint v = gl_LocalInvocationID.x; v < V; v += gl_WorkGroupSize.x) {
-        float candidate = x[b * pitch(V) + v];
-        if (better(candidate, v, score, at)) {
-            score = candidate;
-            at = v;
-        }
+        own = better_of(own, uvec2(ordered(x[b * pitch(V) + v]), v));
     }
-    uint best = workgroup_best(score, at, V);
+    uint best = workgroup_best(own, V);
     if (gl_LocalInvocationID.x == 0u) index[b] = best;
 }

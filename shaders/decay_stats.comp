@@ -35,12 +35,13 @@ void main() {
     uint width = R / N;
     vec3 part = vec3(1.0, 0.0, 0.0);
     for (uint i = lane; i < R; i += LANES) {
-        float keep = exp(log_decay(z[b * pitch(R) + i], exp(a[i / width]), bounded != 0.0));
+        float keep = exp_or_nan(log_decay(z[b * pitch(R) + i], exp(a[i / width]), bounded != 0.0));
         part = joined(part, vec3(keep));
     }
     part = workgroup_part(part);
     if (lane > 0u) return;
-    least[b] = part.x;
+    // A least or greatest number may have passed over NaN, a sum never does.
+    least[b] = or_nan(part.y, part.x);
     mean[b] = part.y / float(R);
-    greatest[b] = part.z;
+    greatest[b] = or_nan(part.y, part.z);
 }

@@ -1,6 +1,7 @@
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "rows.glsl"
+#include "numbers.glsl"
 
 // Attention over depth: v goes into source `at` (added to it unless `fresh`), and the mix of sources 0 to `at` has the
 // weights softmax_j(query . rmsnorm(source_j)). y is the mix and the running sum, weighed by gamma. One workgroup a
@@ -55,11 +56,11 @@ void main() {
     }
     barrier();
     float total = 0.0;
-    for (uint j = 0u; j <= last; ++j) total += exp(scores[j] - greatest);
+    for (uint j = 0u; j <= last; ++j) total += exp_or_nan(scores[j] - greatest);
     float share = gamma[0];
     for (uint d = lane; d < D; d += LANES) {
         float mix = 0.0;
-        for (uint j = 0u; j <= last; ++j) mix += exp(scores[j] - greatest) * sources[first + j * pitch(D) + d];
+        for (uint j = 0u; j <= last; ++j) mix += exp_or_nan(scores[j] - greatest) * sources[first + j * pitch(D) + d];
         float sum = before[row + d] + v[row + d];
         after[row + d] = sum;
         y[row + d] = (1.0 - share) * sum + share * (mix / total);

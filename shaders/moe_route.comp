@@ -6,7 +6,7 @@
 
 // The S experts of greatest score + bias, ties to the lower index; the bias chooses only. Scores are the sigmoid or the
 // softmax of the logits. Weights are the chosen scores, made to sum to one when more than one is chosen. An invocation
-// routes one stream.
+// routes one stream. NaN is below every number: of a row of NaN the first S are chosen.
 
 layout(local_size_x = 64) in;
 
@@ -27,23 +27,24 @@ void main() {
     float greatest = logits[row];
     for (uint e = 1u; e < E; ++e) greatest = max(greatest, logits[row + e]);
     float total = 0.0;
-    for (uint e = 0u; e < E; ++e) total += exp(logits[row + e] - greatest);
+    for (uint e = 0u; e < E; ++e) total += exp_or_nan(logits[row + e] - greatest);
 
     uint chosen[MOST];
     float scores[MOST];
     float sum = 0.0;
     for (uint s = 0u; s < S; ++s) {
         uint best = E;
-        float best_value = 0.0;
+        uint best_key = 0u;
         float best_score = 0.0;
         for (uint e = 0u; e < E; ++e) {
             bool taken = false;
             for (uint j = 0u; j < s; ++j) taken = taken || chosen[j] == e;
             float value = score(logits[row + e], greatest, total, softmax != 0.0);
             // The first that is free is taken whatever its value, so that NaN never gives an index past the last.
-            if (!taken && (best == E || value + bias[e] > best_value)) {
+            uint key = ordered(value + bias[e]);
+            if (!taken && (best == E || key > best_key)) {
                 best = e;
-                best_value = value + bias[e];
+                best_key = key;
                 best_score = value;
             }
         }

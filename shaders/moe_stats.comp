@@ -21,14 +21,14 @@ float row_entropy(uint row) {
     float greatest = logits[row];
     for (uint e = 1u; e < E; ++e) greatest = max(greatest, logits[row + e]);
     float total = 0.0;
-    for (uint e = 0u; e < E; ++e) total += exp(logits[row + e] - greatest);
+    for (uint e = 0u; e < E; ++e) total += exp_or_nan(logits[row + e] - greatest);
     float sum = 0.0;
     for (uint e = 0u; e < E; ++e) sum += score(logits[row + e], greatest, total, softmax != 0.0);
     float result = 0.0;
     for (uint e = 0u; e < E; ++e) {
         float p = score(logits[row + e], greatest, total, softmax != 0.0) / sum;
         // p log p goes to zero with p.
-        if (p > 0.0) result -= p * log(p);
+        if (p != 0.0) result -= p * or_nan(p, log(p));
     }
     return result;
 }

@@ -127,12 +127,11 @@ vec4 query4(uint i) { return vec4(QUERY(i), QUERY(i + 1u), QUERY(i + 2u), QUERY(
 // Takes in the step's own key and value, of age 0.
 void attend_own() {
     float sum = 0.0;
-    for (uint i = gl_LocalInvocationID.x; i < d; i += LANES) {
-        sum += vectors[head_at + i] * vectors[heads * d + i];
-        answers[i] = vectors[(heads + 1u) * d + i];
-    }
-    greatest = workgroup_sum(sum) / sqrt(float(d));
-    total = 1.0;
+    for (uint i = gl_LocalInvocationID.x; i < d; i += LANES) sum += vectors[head_at + i] * vectors[heads * d + i];
+    float score = workgroup_sum(sum) / sqrt(float(d));
+    greatest = max(score, NO_SCORE);
+    total = exp_or_nan(score - greatest);
+    for (uint i = gl_LocalInvocationID.x; i < d; i += LANES) answers[i] = total * vectors[(heads + 1u) * d + i];
 }
 
 void main() {

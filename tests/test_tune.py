@@ -91,7 +91,7 @@ def test_noise_moves_nothing(lavapipe: Device, monkeypatch: pytest.MonkeyPatch) 
 def test_what_is_wrong_is_not_kept(lavapipe: Device, monkeypatch: pytest.MonkeyPatch) -> None:
     def wrong(*given: Any, **options: Any) -> list[Result]:
         del given, options
-        return [Result("linear_add", "case", "y", 1.0, 1.0, 1.0, 0.0, "", "1 element beyond its bound")]
+        return [Result("linear_add", "case", "y", 1.0, 1.0, 1.0, 1.0, 0.0, "", "1 element beyond its bound")]
 
     monkeypatch.setattr(search, "Subject", _Synthetic)
     monkeypatch.setattr(search, "validate_case", wrong)

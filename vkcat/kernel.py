@@ -27,6 +27,9 @@ Sizes = Mapping[str, int]
 UNIT_ROUNDOFF = 2.0**-24
 """Half a unit in the last place of float32: the relative error of one rounded operation."""
 
+SMALLEST, GREATEST = 2.0**-126, (2 - 2.0**-23) * 2.0**127
+"""Of float32: the range of normal numbers. What is smaller a device may take for zero, as input or as result."""
+
 ROUNDED = "float16-rounded"
 PRECISIONS = ("float32", "float16", ROUNDED)
 """Matrices in float32; in float16; in float16 with every partial sum of their products rounded to it."""
@@ -108,6 +111,9 @@ class Kernel:
     formula at most: a multiply-add is two, any other sum, product, quotient, greatest of two, or function of a number
     one; work on integers, signs and copies is none.
 
+    `choices` are outputs of indices that rounding may decide. What a device chose the reference finds among its inputs,
+    as `chosen_NAME`, and keeps to it in rows where rounding leaves that open.
+
     A fused kernel has `parts`, in the order of a graph that it stands for; it does so where it `fits` the sizes.
     """
 
@@ -126,6 +132,7 @@ class Kernel:
     tiling: Callable[[Sizes, Machine], Tiling] = lambda sizes, machine: Tiling()
     packed: tuple[str, ...] = ()
     moved: Callable[[Sizes, Mapping[str, float]], Mapping[str, int]] = lambda sizes, attributes: {}
+    choices: tuple[str, ...] = ()
     parts: tuple[Part, ...] = ()
     fits: Callable[[Sizes], bool] = lambda sizes: True
 
@@ -204,9 +211,16 @@ def dot_error(terms: int, magnitude: Array, given: Arrays | None = None) -> Arra
     """
     factor = min(terms, 8 * math.sqrt(terms))
     if given is None or not given.get("rounded", 0):
-        return np.asarray(factor * UNIT_ROUNDOFF * magnitude)
+        return np.asarray(factor * UNIT_ROUNDOFF * magnitude + underflow(magnitude, terms))
     error = factor * HALF_ROUNDOFF * magnitude + terms * HALF_SMALLEST
     return np.asarray(np.where(magnitude + error > HALF_GREATEST, np.inf, error))
+
+
+def underflow(size: Array, times: Array | float = 1) -> Array:
+    """Error of numbers of this size by so many products that fall below 2^-126: they are flushed, or rounded to a whole
+    multiple of 2^-149. Of zeros there is none.
+    """
+    return np.asarray(np.where(size > 0, np.minimum(size + 2.0**-149, times * SMALLEST), 0.0))
 
 
 def products(outputs: str, rows: int) -> Callable[[Sizes, Machine], Tiling]:

@@ -7,13 +7,16 @@
 //     QUERY4(i)          four of them, from a multiple of four on: where heads are whole vec4
 //     KEY4(at), PAST4(at)  the vec4 of keys and of values that has a number
 
+#include "numbers.glsl"
+
 #define KEY(at) KEY4(at)[(at) & 3u]
 #define PAST(at) PAST4(at)[(at) & 3u]
 
 const uint LANES = gl_WorkGroupSize.x;
 const uint WIDEST = 1024u;
 const uint MOST_AGES = 512u;
-const float NO_SCORE = -1e38;
+// Below every number: an entry of score -Inf has no weight, and where no entry has any, the answer is 0.
+const float NO_SCORE = -3.4028234663852886e38;
 
 shared float weights[MOST_AGES];
 shared float answers[WIDEST];
@@ -117,11 +120,11 @@ void attend(uint from, uint count, uint d, float slope) {
         float sum = 0.0;
         [[unroll]] for (uint r = 0u; r < ROWS; ++r) {
             bool counts = start + gl_LocalInvocationID.x + r * LANES < count;
-            float weight = counts ? exp(scores[r] - greatest) : 0.0;
+            float weight = counts ? exp_or_nan(scores[r] - greatest) : 0.0;
             weights[gl_LocalInvocationID.x + r * LANES] = weight;
             sum += weight;
         }
-        float shrink = exp(before - greatest);
+        float shrink = exp_or_nan(before - greatest);
         total = total * shrink + workgroup_sum(sum);
         add_values(start, min(LANES * ROWS, count - start), d, shrink);
     }
@@ -130,4 +133,4 @@ void attend(uint from, uint count, uint d, float slope) {
 }
 
 // The i-th number of the answer, of which a lane looks at those at its own number modulo LANES; 0 when nothing was there.
-float answer(uint i) { return total > 0.0 ? answers[i] / total : 0.0; }
+float answer(uint i) { return total == 0.0 ? 0.0 : answers[i] / total; }

@@ -1,24 +1,14 @@
 // The greatest of scores with their indices, ties to the lower index. NaN is never chosen. One workgroup a row.
 
-#define WORST uintBitsToFloat(0xFF800000u)
+#include "numbers.glsl"
 
-bool better(float score, uint at, float than, uint than_at) {
-    return score > than || (score == than && at < than_at);
-}
-
-// Unsigned integers in the order of floats; NaN below all of them, both zeros alike.
-uint ordered(float x) {
-    uint bits = floatBitsToUint(x);
-    if ((bits & 0x7FFFFFFFu) > 0x7F800000u) return 0u;
-    if ((bits & 0x7FFFFFFFu) == 0u) return 0x80000000u;
-    return (bits & 0x80000000u) != 0u ? ~bits : bits | 0x80000000u;
-}
-
-// Of ordered scores with their indices the better. As integers: a device may flush small floats of a maximum to zero,
-// which then equals none of them.
+// Of two pairs of an ordered score and its index the better.
 uvec2 better_of(uvec2 one, uvec2 other) {
     return one.x > other.x || (one.x == other.x && one.y < other.y) ? one : other;
 }
+
+// What a lane begins with, of V scores. NaN at any index is better, so that a row of NaN has a lowest one.
+uvec2 nothing_of(uint V) { return uvec2(0u, V); }
 
 #ifdef SUBGROUP
 #extension GL_KHR_shader_subgroup_arithmetic : require
@@ -35,9 +25,8 @@ uvec2 best_of_subgroup(uvec2 own) {
 #define OF_SUBGROUP(a) best_of_subgroup(a)
 #include "reduction.glsl"
 
-// The index of the best of each lane's; every lane gets it. `at` is V where a lane has none, so that a row of -inf still
-// has a lowest one; 0 where no lane has one.
-uint workgroup_best(float score, uint at, uint V) {
-    uint best = best_of_all(uvec2(ordered(score), at)).y;
+// The index of the best of each lane's; every lane gets it. 0 where no lane has one.
+uint workgroup_best(uvec2 own, uint V) {
+    uint best = best_of_all(own).y;
     return best < V ? best : 0u;
 }

@@ -23,7 +23,7 @@ void share_channels(uint at, uint width, float rate) {
     for (uint i = gl_LocalInvocationID.x; i < width; i += gl_WorkGroupSize.x) {
         query[i] = q[at + i] * q_scale;
         key[i] = k[at + i] * k_scale;
-        keep[i] = exp(log_decay(z[at + i], rate, bounded != 0.0));
+        keep[i] = exp_or_nan(log_decay(z[at + i], rate, bounded != 0.0));
     }
     barrier();
 }

@@ -44,8 +44,7 @@ uint drawn_token(uint b) {
     uvec2 last = uvec2(0u, V);
     if (drawn && top_k[b] > 0u && top_k[b] < V) last = last_chosen(row, top_k[b]);
 
-    float score = WORST;
-    uint at = V;
+    uvec2 own = nothing_of(V);
     for (uint v = gl_LocalInvocationID.x; v < V; v += LANES) {
         float candidate = logits[row + v];
         uint key = ordered(candidate);
@@ -54,12 +53,9 @@ uint drawn_token(uint b) {
             uint word = philox(uvec4(v >> 2, step_number, 0u, 0u), uvec2(seed[b], stream[b]))[v & 3u];
             candidate = candidate / temperature[b] - log(exponential(word));
         }
-        if (better(candidate, v, score, at)) {
-            score = candidate;
-            at = v;
-        }
+        own = better_of(own, uvec2(ordered(candidate), v));
     }
-    uint chosen = workgroup_best(score, at, V);
+    uint chosen = workgroup_best(own, V);
     if (mode[b] == HOLD) return token[b];
     if (gl_LocalInvocationID.x == 0u) {
         token[b] = chosen;

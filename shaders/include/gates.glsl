@@ -1,13 +1,15 @@
-// Gate functions that never overflow: the exponent is never positive.
+// Gate functions that never overflow: the exponent is never positive. NaN gives NaN.
+
+#include "numbers.glsl"
 
 float sigmoid(float x) {
-    float e = exp(-abs(x));
+    float e = exp_or_nan(-abs(x));
     float s = 1.0 / (1.0 + e);
     return x < 0.0 ? e * s : s;
 }
 
 float tanh_exp(float x) {
-    float e = exp(-2.0 * abs(x));
+    float e = exp_or_nan(-2.0 * abs(x));
     float t = (1.0 - e) / (1.0 + e);
     return x < 0.0 ? -t : t;
 }

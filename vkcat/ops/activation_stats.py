@@ -1,5 +1,7 @@
 """Telemetry of activations: the size of a row's finite elements, and how many are not finite.
 
+The root mean square is Inf where the sum of squares is beyond float32.
+
 | tensor | shape | dtype |
 |---|---|---|
 | x | (B, D) | float32 |
@@ -12,6 +14,7 @@ from __future__ import annotations
 import numpy as np
 
 from vkcat.kernel import UNIT_ROUNDOFF, Array, Arrays, Case, Kernel, Launch, Sizes, dot_error
+from vkcat.ops.squares import sum_of_squares
 from vkcat.tiling import Tiling
 
 
@@ -19,7 +22,7 @@ def reference(t: Arrays) -> dict[str, Array]:
     finite = np.isfinite(t["x"])
     values = np.where(finite, t["x"], 0.0)
     return {
-        "rms": np.sqrt((values**2).sum(axis=1) / np.maximum(finite.sum(axis=1), 1)),
+        "rms": np.sqrt(sum_of_squares(values, 1)[:, 0] / np.maximum(finite.sum(axis=1), 1)),
         "greatest": np.abs(values).max(axis=1),
         "nan_count": np.isnan(t["x"]).sum(axis=1).astype(np.uint32),
         "inf_count": np.isinf(t["x"]).sum(axis=1).astype(np.uint32),

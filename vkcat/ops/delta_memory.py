@@ -29,8 +29,9 @@ from collections.abc import Mapping
 import numpy as np
 
 from vkcat.errors import ShapeError, mismatch
-from vkcat.kernel import UNIT_ROUNDOFF, Array, Arrays, Case, Kernel, Launch, Sizes, dot_error
+from vkcat.kernel import UNIT_ROUNDOFF, Array, Arrays, Case, Kernel, Launch, Sizes, dot_error, underflow
 from vkcat.ops.gates import GATE_ERROR, HOLD, RESTART, draw_modes, sigmoid
+from vkcat.ops.squares import sum_of_squares
 from vkcat.tiling import Tiling
 
 WIDEST = 1024
@@ -43,7 +44,7 @@ def _heads(array: Array, count: int) -> Array:
 
 
 def _unit(x: Array) -> Array:
-    return np.asarray(x / np.sqrt((x**2).sum(axis=-1, keepdims=True) + L2_EPS))
+    return np.asarray(x / np.sqrt(sum_of_squares(x, -1) + L2_EPS))
 
 
 def log_decay(t: Arrays) -> Array:
@@ -113,17 +114,24 @@ def bound(t: Arrays) -> dict[str, Array]:
     keep = np.where(held, 0.0, decay_error(t))
     kept = np.abs(p["keep"][..., None] * p["S"])
     k, q, d_parts = np.abs(p["k"]), np.abs(p["q"]), np.abs(p["v"])
-    recalled = np.einsum("bnkv,bnk->bnv", kept * (keep[..., None] + unit + n + 2 * u), k)
+    recalled = np.einsum("bnkv,bnk->bnv", kept * (keep[..., None] + unit + n + 2 * u), k) + _lost(kept, k)
     size = d_parts + np.einsum("bnkv,bnk->bnv", kept, k)
     d_error = np.where(held, 0.0, GATE_ERROR * size + p["b"] * (recalled + 3 * u * size))
     d = p["b"] * size
     S_error = kept * (keep[..., None] + 2 * u) + k[..., None] * (d_error + d * (unit + 3 * u))[:, :, None]
+    written, before = k[..., None] * d[:, :, None], np.abs(p["S"])
+    S_error = S_error + underflow(before, 1 + before) + underflow(written, 2 + d[:, :, None])
     after = np.abs(reference(t)["memory"]).reshape(S_error.shape)
     S_error = S_error + 2 * u * after
-    o = np.einsum("bnkv,bnk->bnv", S_error + after * (unit + n + 4 * u), q)
+    o = np.einsum("bnkv,bnk->bnv", S_error + after * (unit + n + 4 * u), q) + _lost(after, q)
     # A held memory is written back as it was read.
     S_error = np.where(held[..., None], 0.0, S_error)
     return {"memory": S_error.reshape(t["memory"].shape), "o": o.reshape(t["v"].shape)}
+
+
+def _lost(S: Array, x: Array) -> Array:
+    """What S^T x may lose by elements of x, and by products, that fall below normal numbers."""
+    return underflow(np.einsum("bnkv,bnk->bnv", S, x), x.shape[-1] + S.sum(axis=2))
 
 
 def launch(sizes: Sizes, tiling: Tiling) -> Launch:

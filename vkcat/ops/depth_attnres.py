@@ -26,7 +26,8 @@ from collections.abc import Mapping
 import numpy as np
 
 from vkcat.errors import ShapeError, mismatch
-from vkcat.kernel import UNIT_ROUNDOFF, Array, Arrays, Case, Kernel, Launch, Sizes, dot_error
+from vkcat.kernel import UNIT_ROUNDOFF, Array, Arrays, Case, Kernel, Launch, Sizes, dot_error, underflow
+from vkcat.ops.squares import mean_square
 from vkcat.tiling import Tiling
 
 MOST = 256
@@ -42,7 +43,7 @@ def _sources(t: Arrays) -> Array:
 
 def _scores(t: Arrays, live: Array) -> Array:
     """(B, at + 1)"""
-    return np.asarray((live @ t["query"]) / np.sqrt(np.mean(live**2, axis=2) + t["eps"]))
+    return np.asarray((live @ t["query"]) / np.sqrt(mean_square(live, 2)[:, :, 0] + t["eps"]))
 
 
 def _weights(scores: Array) -> Array:
@@ -69,7 +70,7 @@ def bound(t: Arrays) -> dict[str, Array]:
     if not t["fresh"]:
         e_source[:, last] = u * np.abs(sources[:, last])
     scores = _scores(t, live)
-    root = np.sqrt(np.mean(live**2, axis=2) + t["eps"])
+    root = np.sqrt(mean_square(live, 2)[:, :, 0] + t["eps"])
     e_dot = dot_error(D + 1, np.abs(live) @ np.abs(t["query"])) / root
     e_root = (float(dot_error(D + 3, np.ones(1))[0]) / 2 + 10 * u) * np.abs(scores)
     e = (e_dot + e_root).max(axis=1, keepdims=True)
@@ -79,10 +80,13 @@ def bound(t: Arrays) -> dict[str, Array]:
     size = np.einsum("bj,bjd->bd", weights, np.abs(live))
     mix = relative * size + np.einsum("bj,bjd->bd", weights, e_source[:, : last + 1])
     after = np.abs(t["before"] + t["v"])
+    kept = abs(1 - t["gamma"][0]) * after + gamma * size
+    # Weights that fall below normal numbers are lost with what they weigh, and so are products.
+    lost = underflow(np.abs(live), 2 + np.abs(live)).sum(axis=1)
     return {
         "sources": e_source,
         "after": u * after,
-        "y": gamma * mix + 3 * u * (abs(1 - t["gamma"][0]) * after + gamma * size) + u * after,
+        "y": gamma * (mix + lost) + 3 * u * kept + u * after + underflow(kept, 2),
     }
 
 

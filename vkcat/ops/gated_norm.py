@@ -15,7 +15,7 @@ from __future__ import annotations
 import numpy as np
 
 from vkcat.errors import ShapeError, mismatch
-from vkcat.kernel import Array, Arrays, Case, Kernel, Launch, Sizes
+from vkcat.kernel import Array, Arrays, Case, Kernel, Launch, Sizes, underflow
 from vkcat.ops import rms_norm
 from vkcat.ops.gates import GATE_ERROR, sigmoid
 from vkcat.tiling import Tiling
@@ -34,7 +34,7 @@ def reference(t: Arrays) -> dict[str, Array]:
 def bound(t: Arrays) -> dict[str, Array]:
     normed = np.abs(rms_norm.reference(_by_head(t))["y"]).reshape(t["x"].shape)
     error = rms_norm.bound(_by_head(t))["y"].reshape(t["x"].shape)
-    return {"y": error + 2 * GATE_ERROR * normed}
+    return {"y": error + 2 * GATE_ERROR * normed + underflow(normed)}
 
 
 def launch(sizes: Sizes, tiling: Tiling) -> Launch:

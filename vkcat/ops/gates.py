@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from vkcat.kernel import UNIT_ROUNDOFF, Array
+from vkcat.kernel import SMALLEST, UNIT_ROUNDOFF, Array, underflow
 
 HOLD, STEP, RESTART = 0, 1, 2
 """A stream's state stays as it is; it advances; it advances from zero, whatever it held."""
@@ -20,8 +20,15 @@ about 8 units at 1 for either function.
 
 
 def sigmoid(x: Array) -> Array:
-    """1 / (1 + exp(-x)) without overflow."""
-    return np.asarray(0.5 * (1 + np.tanh(0.5 * x)))
+    """1 / (1 + exp(-x)) without overflow, and as precise where it is small."""
+    e = np.exp(-np.abs(x))
+    return np.asarray(np.where(x < 0, e, 1.0) / (1 + e))
+
+
+def sigmoid_error(x: Array) -> Array:
+    """Bound on the error of sigmoid, that small ones are relative to: of exp twice, a sum, a division and a product."""
+    relative = (3 * (3 + 2 * np.minimum(np.abs(x), 200)) + 8) * UNIT_ROUNDOFF
+    return np.asarray(np.minimum(GATE_ERROR, relative * sigmoid(x) + SMALLEST))
 
 
 def draw_modes(rng: np.random.Generator, batch: int) -> Array:
@@ -54,4 +61,5 @@ def gated_error(gate: Array, up: Array, gate_error: Array, up_error: Array, situ
     e_first = 1.1 * gate_error + (8 * GATE_ERROR if situ else np.abs(gate) * GATE_ERROR)
     e_second = up_error + 25 * GATE_ERROR if situ else up_error
     products = np.abs(second) * e_first + np.abs(first) * e_second + e_first * e_second
-    return np.asarray(products + 4 * UNIT_ROUNDOFF * np.abs(first * second))
+    size = np.abs(first * second)
+    return np.asarray(products + 4 * UNIT_ROUNDOFF * size + underflow(size, 1 + np.abs(second)))

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from vkcat.kernel import UNIT_ROUNDOFF, Array, Arrays, Kernel, Launch, Sizes
+from vkcat.kernel import UNIT_ROUNDOFF, Array, Arrays, Kernel, Launch, Sizes, underflow
 from vkcat.ops import gru_cell
 from vkcat.ops.gates import sigmoid
 from vkcat.ops.gru_cell import moved, started
@@ -32,7 +32,7 @@ def bound(t: Arrays) -> dict[str, Array]:
     h = started(t["h"], t["mode"])
     at = t["x"] @ t["w_ih"].T + t["b_ih"] + h @ t["w_hh"].T + t["b_hh"]
     e_r, e_z, _ = np.split(moved(sigmoid, at, np.sum(gru_cell.preactivation_errors(t, h), axis=0)), 3, axis=1)
-    return {"z": e_z, "rh": (e_r + UNIT_ROUNDOFF) * np.abs(h)}
+    return {"z": e_z, "rh": (e_r + UNIT_ROUNDOFF) * np.abs(h) + underflow(np.abs(h))}
 
 
 def launch(sizes: Sizes, tiling: Tiling) -> Launch:

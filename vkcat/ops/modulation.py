@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from vkcat.kernel import UNIT_ROUNDOFF, Array, Arrays, Case, Kernel, Launch, Sizes
+from vkcat.kernel import UNIT_ROUNDOFF, Array, Arrays, Case, Kernel, Launch, Sizes, underflow
 from vkcat.tiling import Tiling
 
 
@@ -25,7 +25,8 @@ def reference(t: Arrays) -> dict[str, Array]:
 def bound(t: Arrays) -> dict[str, Array]:
     """Three roundings, each of at most the sum of the parts."""
     gamma, beta = np.split(t["film"], 2, axis=1)
-    return {"y": 3 * UNIT_ROUNDOFF * (np.abs(t["x"]) * (1 + np.abs(gamma)) + np.abs(beta))}
+    product = np.abs(t["x"]) * (1 + np.abs(gamma))
+    return {"y": 3 * UNIT_ROUNDOFF * (product + np.abs(beta)) + underflow(product)}
 
 
 def launch(sizes: Sizes, tiling: Tiling) -> Launch:

@@ -6,7 +6,7 @@
 
 Sources: Jiang et al., Mixtral of Experts, arXiv 2401.04088 (softmax); DeepSeek-V3, arXiv 2412.19437, section 2.1.2
 (sigmoid, the bias that only chooses). For S = 1 a weight made to sum to one would be 1, and the router would get no
-gradient.
+gradient. NaN is below every number: of a row of NaN the first S are chosen.
 
 | tensor | shape | dtype |
 |---|---|---|
@@ -25,8 +25,8 @@ from collections.abc import Mapping
 import numpy as np
 
 from vkcat.errors import ShapeError, mismatch
-from vkcat.kernel import UNIT_ROUNDOFF, Array, Arrays, Case, Kernel, Launch, Sizes
-from vkcat.ops.gates import GATE_ERROR, sigmoid
+from vkcat.kernel import SMALLEST, UNIT_ROUNDOFF, Array, Arrays, Case, Kernel, Launch, Sizes
+from vkcat.ops.gates import sigmoid, sigmoid_error
 from vkcat.tiling import Tiling
 
 MOST = 16
@@ -50,23 +50,54 @@ def reference(t: Arrays) -> dict[str, Array]:
     S = int(t["S"])
     # A stable sort of the negated keeps equal ones in the order of their index.
     index = np.argsort(-(s + t["bias"]), axis=1, kind="stable")[:, :S]
+    if "chosen_index" in t:
+        index = _settled(t, s + t["bias"], index, t["chosen_index"])
     weight = np.take_along_axis(s, index, axis=1)
     if S > 1:
         weight = weight / (weight.sum(axis=1, keepdims=True) + 1e-20)
     return {"index": index.astype(np.uint32), "weight": weight}
 
 
+def _settled(t: Arrays, ranked: Array, index: Array, chosen: Array) -> Array:
+    """`index` with those rows of `chosen` that float32 may have instead; `ranked` (B, E) is what decides."""
+    settled, error = index.copy(), _errors(t) + UNIT_ROUNDOFF * np.abs(ranked)
+    for b in np.flatnonzero((index != chosen).any(axis=1)):
+        inputs = np.stack([t["logits"][b], t["bias"]], axis=1)
+        if _is_open(ranked[b], error[b], inputs, chosen[b].astype(np.int64)):
+            settled[b] = chosen[b]
+    return settled
+
+
+def _is_open(ranked: Array, error: Array, inputs: Array, chosen: Array) -> bool:
+    """Whether each in turn may be the greatest of what is left. Equal inputs (E, 2) tie on any device."""
+    left = np.ones(len(ranked), bool)
+    for expert in chosen:
+        if expert >= len(ranked) or not left[expert]:
+            return False
+        tied = left & (inputs == inputs[expert]).all(axis=1)
+        greatest = (ranked - error)[left].max()
+        if np.argmax(tied) != expert or not ranked[expert] + error[expert] >= greatest:
+            return False
+        left[expert] = False
+    return True
+
+
 def bound(t: Arrays) -> dict[str, Array]:
-    """A sigmoid is off by an absolute, a softmax by a relative error; making it sum to one at most doubles that."""
+    """Making the chosen scores sum to one at most doubles their errors."""
     r = reference(t)
-    s = np.take_along_axis(scores(t), r["index"].astype(np.int64), axis=1)
-    span = np.minimum(t["logits"].max(axis=1) - t["logits"].min(axis=1), 100)[:, None]
-    softmax = (2 * (3 + 2 * span) + t["logits"].shape[1] + 8) * 2 * UNIT_ROUNDOFF * s
-    error = softmax if t["softmax"] else np.full(s.shape, GATE_ERROR)
+    s, error = (np.take_along_axis(of_all, r["index"].astype(np.int64), axis=1) for of_all in (scores(t), _errors(t)))
     if int(t["S"]) > 1:
-        total = s.sum(axis=1, keepdims=True)
+        total = s.sum(axis=1, keepdims=True) + 1e-20
         error = (error + r["weight"] * error.sum(axis=1, keepdims=True)) / total + 4 * UNIT_ROUNDOFF
     return {"index": np.zeros(s.shape), "weight": error}
+
+
+def _errors(t: Arrays) -> Array:
+    """Bounds on the errors of all scores (B, E)."""
+    if not t["softmax"]:
+        return sigmoid_error(t["logits"])
+    span = np.minimum(t["logits"].max(axis=1) - t["logits"].min(axis=1), 100)[:, None]
+    return np.asarray((2 * (3 + 2 * span) + t["logits"].shape[1] + 8) * 2 * UNIT_ROUNDOFF * scores(t) + SMALLEST)
 
 
 def launch(sizes: Sizes, tiling: Tiling) -> Launch:
@@ -98,10 +129,11 @@ KERNEL = Kernel(
     name="moe_route",
     shapes={"logits": "B E", "bias": "E", "index": "B S", "weight": "B S"},
     outputs=("index", "weight"),
+    choices=("index",),
     attributes=("softmax",),
     reference=reference,
     bound=bound,
-    why="16 u a sigmoid, exp as Vulkan allows a softmax; an index is exact",
+    why="exp as Vulkan allows in sigmoid or softmax; an index is exact but where they decide it",
     launch=launch,
     inputs=inputs,
     operations=operations,

@@ -2,7 +2,8 @@
 
     o = softmax(q . k / sqrt(d) - slope * age) v
 
-over the last min(t, W) entries; age 0 is the newest. It equals attention over the whole sequence under a band mask of
+over the last min(t, W) entries; age 0 is the newest. An entry of score -Inf has no weight; o = 0 where none has any.
+It equals attention over the whole sequence under a band mask of
 width W. Slopes are 0, or ALiBi's (Press, Smith and Lewis, arXiv 2108.12409). N heads of q share G = C / d heads of keys
 and values, N / G each (grouped-query attention, Ainslie et al., arXiv 2305.13245).
 
@@ -25,7 +26,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from vkcat.errors import ShapeError, mismatch
-from vkcat.kernel import UNIT_ROUNDOFF, Array, Arrays, Case, Kernel, Launch, Sizes, dot_error
+from vkcat.kernel import UNIT_ROUNDOFF, Array, Arrays, Case, Kernel, Launch, Sizes, dot_error, underflow
 from vkcat.tiling import Tiling, of_attention
 
 WIDEST = 1024
@@ -60,13 +61,21 @@ def _heads(t: Arrays) -> Iterator[_Head]:
             part, own = slice(group * d, (group + 1) * d), slice(head * d, (head + 1) * d)
             q, k, v = t["q"][b, own], t["k_ring"][b, slots, part], t["v_ring"][b, slots, part]
             biases = t["slopes"][head] * ages
-            yield _Head((b, own), (b, slots, part), q, k, v, biases, k @ q / math.sqrt(d) - biases)
+            scores = k @ q / math.sqrt(d) - biases
+            if not (scores == -np.inf).all():
+                yield _Head((b, own), (b, slots, part), q, k, v, biases, scores)
+
+
+def _weights(scores: Array) -> Array:
+    """NaN of all when one is, or +Inf."""
+    with np.errstate(invalid="ignore"):
+        return np.asarray(np.exp(scores - scores.max()))
 
 
 def reference(t: Arrays) -> dict[str, Array]:
     o = np.zeros_like(t["q"])
     for head in _heads(t):
-        weights = np.exp(head.scores - head.scores.max())
+        weights = _weights(head.scores)
         o[head.at] = weights @ head.v / weights.sum()
     return {"o": o}
 
@@ -88,9 +97,15 @@ def error(t: Arrays, errors: Arrays) -> Array:
         before = np.abs(head.k) @ q_error + k_error @ np.abs(head.q) + k_error @ q_error
         e = (dot_error(d + 4, magnitude) + before / math.sqrt(d)).max()
         span = np.minimum(scores.max() - scores, 100).max()
-        relative = np.expm1(2 * e) + 2 * (2 * (3 + 2 * span) + len(scores) + 8) * UNIT_ROUNDOFF
-        weights = np.exp(scores - scores.max())
-        o[head.at] = (weights @ (relative * np.abs(head.v) + (1 + relative) * v_error)) / weights.sum()
+        rounding = 2 * (2 * (3 + 2 * span) + len(scores) + 8) * UNIT_ROUNDOFF
+        relative = np.expm1(min(2 * e, 100)) + rounding
+        weights = _weights(scores)
+        each = weights @ (relative * np.abs(head.v) + (1 + relative) * v_error) / weights.sum()
+        # Whatever the weights are, the answer lies between the values.
+        size = np.abs(head.v).max(axis=0)
+        between = np.ptp(head.v, axis=0) + rounding * size + v_error.max(axis=0)
+        # Weights that fall below normal numbers are lost with what they weigh, and so are products.
+        o[head.at] = np.minimum(each, between) + underflow(np.abs(head.v), 2 + np.abs(head.v)).sum(axis=0)
     return o
 
 

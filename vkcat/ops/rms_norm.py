@@ -1,7 +1,8 @@
 """RMSNorm: y = x / sqrt(mean(x^2) + eps) * gain, over the last axis.
 
 Source: Zhang and Sennrich, Root Mean Square Layer Normalization, arXiv 1910.07467, equation 4; eps is explicit
-everywhere, as torch.nn.RMSNorm's default depends on the dtype.
+everywhere, as torch.nn.RMSNorm's default depends on the dtype. As torch's in float32, y = 0 where the sum of squares is
+beyond float32, that is for values from about 1e19 / sqrt(D) on.
 
 | tensor | shape | dtype |
 |---|---|---|
@@ -15,13 +16,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from vkcat.kernel import UNIT_ROUNDOFF, Array, Arrays, Case, Kernel, Launch, Sizes, dot_error
+from vkcat.kernel import UNIT_ROUNDOFF, Array, Arrays, Case, Kernel, Launch, Sizes, dot_error, underflow
+from vkcat.ops.squares import may_overflow, mean_square
 from vkcat.tiling import Tiling
 
 
 def _root(t: Arrays) -> Array:
     """sqrt(mean(x^2) + eps) of each row, (B, 1)."""
-    return np.asarray(np.sqrt(np.mean(t["x"] ** 2, axis=1, keepdims=True) + t["eps"]))
+    return np.asarray(np.sqrt(mean_square(t["x"], 1) + t["eps"]))
 
 
 def reference(t: Arrays) -> dict[str, Array]:
@@ -34,7 +36,11 @@ def bound(t: Arrays) -> dict[str, Array]:
     Vulkan allows a square root 3 and a division 2.5 units in the last place.
     """
     relative = dot_error(t["x"].shape[1] + 2, np.ones(1)) / 2 + 10 * UNIT_ROUNDOFF
-    return {"y": relative * np.abs(reference(t)["y"])}
+    y = np.abs(reference(t)["y"])
+    error = relative * y + underflow(y, 1 + np.abs(t["gain"]))
+    # Of a row whose squares nearly overflow, the norm or zeros.
+    normed = np.abs(t["x"] * t["gain"]) / np.sqrt(np.mean(t["x"] ** 2, axis=1, keepdims=True) + t["eps"])
+    return {"y": np.where(may_overflow(t["x"], 1, 2 * relative), 2 * normed, error)}
 
 
 def launch(sizes: Sizes, tiling: Tiling) -> Launch:

@@ -16,7 +16,7 @@ from __future__ import annotations
 import numpy as np
 
 from vkcat.errors import ShapeError, mismatch
-from vkcat.kernel import UNIT_ROUNDOFF, Array, Arrays, Case, Kernel, Launch, Sizes, dot_error
+from vkcat.kernel import UNIT_ROUNDOFF, Array, Arrays, Case, Kernel, Launch, Sizes, dot_error, underflow
 from vkcat.ops.gates import GATE_ERROR, HOLD, RESTART, draw_modes, sigmoid
 from vkcat.tiling import Tiling
 
@@ -40,7 +40,7 @@ def bound(t: Arrays) -> dict[str, Array]:
     total = np.abs(np.einsum("blc,cl->bc", window, t["w"]))
     error = dot_error(t["w"].shape[1], np.einsum("blc,cl->bc", np.abs(window), np.abs(t["w"])))
     return {
-        "y": 1.1 * error + (GATE_ERROR + UNIT_ROUNDOFF) * total,
+        "y": 1.1 * error + (GATE_ERROR + UNIT_ROUNDOFF) * total + underflow(total),
         "history_next": np.zeros(t["history"].shape),
     }
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from vkcat.kernel import UNIT_ROUNDOFF, Array, Arrays, Case, Kernel, Launch, Sizes
+from vkcat.kernel import UNIT_ROUNDOFF, Array, Arrays, Case, Kernel, Launch, Sizes, underflow
 from vkcat.ops.gates import GATE_ERROR, sigmoid
 from vkcat.tiling import Tiling
 
@@ -21,7 +21,7 @@ def reference(t: Arrays) -> dict[str, Array]:
 
 
 def bound(t: Arrays) -> dict[str, Array]:
-    return {"y": (GATE_ERROR + UNIT_ROUNDOFF) * np.abs(t["x"])}
+    return {"y": (GATE_ERROR + UNIT_ROUNDOFF) * np.abs(t["x"]) + underflow(np.abs(t["x"]))}
 
 
 def launch(sizes: Sizes, tiling: Tiling) -> Launch:

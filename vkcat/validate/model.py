@@ -16,8 +16,9 @@ from vkcat.graph import Graph, Role, Tensor
 from vkcat.kernel import UNIT_ROUNDOFF
 from vkcat.model import Model
 from vkcat.ops.gates import HOLD, RESTART, STEP
-from vkcat.reference import ReferenceExecutor, node_inputs, run_node
+from vkcat.reference import ReferenceExecutor
 from vkcat.shader import Shader
+from vkcat.validate.expected import expectation
 from vkcat.validate.ops import GUARD_BYTES, POISON
 from vkcat.validate.result import Result, compare
 
@@ -110,19 +111,15 @@ def _step(
     reference.step(graph.name)
     for node in graph.nodes:
         values = {t: memories.value(t) if t in memories else executor.read(t) for t in node.reads}
-        expected = run_node(node, values)
-        bounds = node.kernel.bound(node_inputs(node, values))
-        for binding in node.kernel.written:
-            tensor = node.tensors[binding]
-            bound = bounds[binding]
+        read = {binding: executor.read(node.tensors[binding]) for binding in node.kernel.written}
+        expected = expectation(node, values, read)
+        for binding, got in read.items():
+            tensor, wanted, bound = node.tensors[binding], expected.values[binding], expected.bounds[binding]
             if tensor in memories:
-                bound = memories.update(tensor, expected[tensor], bound)
+                bound = memories.update(tensor, wanted, bound)
                 if memories.last_writer[tensor] is not node:
                     continue
             case = f"{graph.name} step {t}: {tensor.name}"
-            got, wanted = executor.read(tensor), expected[tensor]
-            if tensor in memories:
-                got, wanted = memories.reached(tensor, got, wanted)
             yield compare(node.kernel.name, case, binding, got, wanted, bound, node.kernel.why)
 
 
@@ -132,8 +129,7 @@ class _Memories:
     def __init__(self, executor: Executor, graph: Graph) -> None:
         self._executor = executor
         self.last_writer = {node.tensors[name]: node for node in graph.nodes for name in node.kernel.updates}
-        self._before = {tensor: executor.read_state(tensor) for tensor in self.last_writer}
-        self._values = dict(self._before)
+        self._values = {tensor: executor.read_state(tensor) for tensor in self.last_writer}
         self._bounds: dict[Tensor, Array] = {}
 
     def __contains__(self, tensor: Tensor) -> bool:
@@ -147,12 +143,6 @@ class _Memories:
         with np.errstate(invalid="ignore"):
             same = np.abs(final.astype(np.float64) - expected) <= self._bounds[tensor]
         return np.asarray(np.where(same, final, expected).astype(tensor.dtype))
-
-    def reached(self, tensor: Tensor, got: Array, expected: Array) -> tuple[Array, Array]:
-        """Both without the NaN that stands where no step has been, as a ring's slots at first."""
-        before = self._before[tensor]
-        poison = np.isnan(before) & np.isnan(expected) & np.isnan(got)
-        return np.where(poison, 0, got), np.where(poison, 0, expected)
 
     def update(self, tensor: Tensor, expected: Array, bound: Array) -> Array:
         """A node has been here. Returns the bound with those of the nodes before it."""
@@ -172,8 +162,6 @@ def _whole(executor: Executor, reference: ReferenceExecutor, model: Model, steps
         exact = state.dtype == "uint32"
         # An error of one element may come from any other's: it is measured by the greatest.
         size = 0.0 if exact else relative * max(1.0, float(np.abs(expected[np.isfinite(expected)]).max(initial=0)))
-        # A ring's slots that no step has reached are as they were, whatever that is.
-        reached = np.isfinite(expected)
-        got, expected = (np.where(reached, values, 0) for values in (executor.read_state(state), expected))
-        bound = np.full(expected.shape, size)
+        # A ring's slots that no step has reached are NaN, as they were.
+        got, bound = executor.read_state(state), np.full(expected.shape, size)
         yield compare("model", f"after {steps} steps: {state.name}", "state", got, expected, bound, why)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 
 from vkcat.device.interface import Device
 from vkcat.executor import Executor, device_packing
-from vkcat.graph import Graph, Role, Tensor
+from vkcat.graph import Graph, Node, Role, Tensor
 from vkcat.kernel import PRECISIONS, Case, Kernel
 from vkcat.parameters import shader_names
-from vkcat.reference import node_inputs, run_node
 from vkcat.shader import Shader, load
 from vkcat.tiling import Tiling
+from vkcat.validate.expected import expectation
 from vkcat.validate.result import Result, compare
 
 Array = NDArray[Any]
@@ -64,9 +64,50 @@ def validate_case(
 
     Products are shared out by `tiling`, or as they would be by default.
     """
+    ran = run_case(device, kernel, case, case_inputs(kernel, case), shaders, schedule, tiling)
+    expected = expectation(ran.node, ran.given, ran.got)
+    results = []
+    for name, got in ran.got.items():
+        result = compare(kernel.name, case.name, name, got, expected.values[name], expected.bounds[name], kernel.why)
+        if ran.unwritten.get(name):
+            result = replace(
+                result, problem=f"{ran.unwritten[name]} elements not written (or read from poisoned memory)"
+            )
+        elif ran.stray:
+            result = replace(result, problem=f"{ran.stray} words written outside the outputs")
+        results.append(result)
+    return results
+
+
+def case_inputs(kernel: Kernel, case: Case) -> dict[str, Array]:
+    """The case's inputs, its matrices in its precision."""
     arrays = kernel.inputs(np.random.default_rng(case.seed), case)
     if case.precision != PRECISIONS[0]:
         arrays |= {name: arrays[name].astype(np.float16) for name in kernel.packed}
+    return arrays
+
+
+@dataclass(frozen=True)
+class Ran:
+    """What a case gave by binding, how many elements of each output were not written, and words written elsewhere."""
+
+    node: Node
+    given: Mapping[Tensor, Array]
+    got: dict[str, Array]
+    unwritten: dict[str, int]
+    stray: int
+
+
+def run_case(
+    device: Device,
+    kernel: Kernel,
+    case: Case,
+    arrays: Mapping[str, Array],
+    shaders: Mapping[str, Shader] | None = None,
+    schedule: str = "batched",
+    tiling: Tiling | None = None,
+) -> Ran:
+    """Run the case on inputs such as `case_inputs`."""
     graph = Graph("case", case.precision)
     roles = dict.fromkeys(kernel.updates, Role.MEMORY) | dict.fromkeys(kernel.packed, Role.WEIGHT)
     tensors = {
@@ -102,14 +143,4 @@ def validate_case(
     finally:
         executor.close()
     given = {tensors[name]: array for name, array in arrays.items()}
-    reference = run_node(graph.nodes[0], given)
-    bounds = kernel.bound(node_inputs(graph.nodes[0], given))
-    results = []
-    for name, tensor in written.items():
-        result = compare(kernel.name, case.name, name, got[name], reference[tensor], bounds[name], kernel.why)
-        if unwritten.get(name):
-            result = replace(result, problem=f"{unwritten[name]} elements not written (or read from poisoned memory)")
-        elif stray:
-            result = replace(result, problem=f"{stray} words written outside the outputs")
-        results.append(result)
-    return results
+    return Ran(graph.nodes[0], given, got, unwritten, stray)

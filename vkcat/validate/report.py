@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Sequence
+from math import isfinite
 from typing import Any
 
 from rich import box
@@ -14,7 +15,7 @@ from vkcat.device.interface import Device
 from vkcat.device.layers import active_layers
 from vkcat.validate.result import Result
 
-COLUMNS = ("op", "tensor", "cases", "max abs", "max rel", "NMSE", "bound", "result")
+COLUMNS = ("op", "tensor", "cases", "max abs", "max rel", "NMSE", "max ULP", "bound", "result")
 
 
 def table(results: Sequence[Result]) -> Table:
@@ -32,6 +33,7 @@ def table(results: Sequence[Result]) -> Table:
             f"{_worst(group, 'max_absolute'):.2e}",
             f"{_worst(group, 'max_relative'):.2e}",
             f"{_worst(group, 'nmse'):.2e}",
+            f"{_worst(group, 'max_ulp'):.1f}",
             f"{_worst(group, 'bound'):.2e}",
             f"[red]{len(failed)} failed[/red]" if failed else "ok",
         )
@@ -61,8 +63,14 @@ def as_json(results: Sequence[Result], device: Device) -> dict[str, Any]:
         "layers": active_layers(),
         "checked": len(results),
         "failed": sum(not result.passed for result in results),
-        "results": [dataclasses.asdict(result) | {"passed": result.passed} for result in results],
+        "results": [_figures(result) | {"passed": result.passed} for result in results],
     }
+
+
+def _figures(result: Result) -> dict[str, Any]:
+    """JSON has no infinite numbers: null stands for them."""
+    values = dataclasses.asdict(result)
+    return {name: None if isinstance(value, float) and not isfinite(value) else value for name, value in values.items()}
 
 
 def as_junit(results: Sequence[Result], device: Device) -> str:
