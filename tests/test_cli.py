@@ -106,9 +106,9 @@ def test_devices() -> None:
 
 def test_run_words_and_json(g2p: Path) -> None:
     done = CliRunner().invoke(cli, ["run", str(g2p), "hello", "WORLD"])
-    assert done.output == "hello\tHH EH1 L OW0\nWORLD\tW ER1 L D\n"
+    assert done.stdout == "hello\tHH EH1 L OW0\nWORLD\tW ER1 L D\n"
     done = CliRunner().invoke(cli, ["run", str(g2p), "--json", "hello"])
-    assert json.loads(done.output) == {"input": "hello", "output": ["HH", "EH1", "L", "OW0"]}
+    assert json.loads(done.stdout) == {"input": "hello", "output": ["HH", "EH1", "L", "OW0"]}
 
 
 @pytest.mark.parametrize("count", [0, 1, 16, 40])
@@ -116,9 +116,9 @@ def test_run_lines_of_standard_input(g2p: Path, count: int) -> None:
     words = [f"{'abcdefgh'[n % 8]}{'aeiou'[n % 5]}n" for n in range(count)]
     done = CliRunner().invoke(cli, ["run", str(g2p)], input="".join(f"{word}\r\n" for word in words))
     assert done.exit_code == 0
-    assert [line.split("\t")[0] for line in done.output.splitlines()] == words
+    assert [line.split("\t")[0] for line in done.stdout.splitlines()] == words
     alone = CliRunner().invoke(cli, ["run", str(g2p), "--device", "reference", *words]) if words else None
-    assert alone is None or alone.output == done.output
+    assert alone is None or alone.stdout == done.stdout
 
 
 def test_run_streams(g2p: Path) -> None:

@@ -117,7 +117,7 @@ def test_the_wrong_object() -> None:
         (np.zeros((1, 3, 3)), None, InputError, "features: expected (2, T, 3), got (1, 3, 3)"),
         (np.zeros((2, 3, 4)), None, InputError, "features: expected (2, T, 3), got (2, 3, 4)"),
         (np.zeros((2, 3)), None, InputError, "features: expected (2, T, 3), got (2, 3)"),
-        (np.zeros((2, 1, 3), complex), None, InputError, "features: expected numbers, got complex128"),
+        (np.zeros((2, 1, 3), complex), None, InputError, "features: expected numbers, got an array of complex128"),
         ([[1], [1, 2]], None, InputError, "features: expected (2, T, 3), got rows of different lengths; see lengths"),
         (np.zeros((2, 3, 3)), [3], ShapeError, "sequences: lengths: expected integers (2,)"),
         (np.zeros((2, 3, 3)), [3, 4], InputError, "sequences: lengths: expected 0 to 3, got [3, 4]"),
@@ -135,7 +135,7 @@ def test_tokens_that_do_not_fit() -> None:
     del config["features"]
     sequences = vkcat.Sequences(presets.initial_model(parse(config), 0), device="reference")
     assert sequences.run([0, 1, 2]).shape == (1, 3, 2)
-    for x, part in (([3], "0 to 2, got 3"), ([-1], "0 to 2, got -1"), ([0.5], "integers, got float64")):
+    for x, part in (([3], "0 to 2, got 3"), ([-1], "0 to 2, got -1"), ([0.5], "integers, got an array of float64")):
         with pytest.raises(InputError, match=f"tokens: expected {part}"):
             sequences.run(x)
 

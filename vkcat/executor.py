@@ -336,4 +336,5 @@ def device_packing(device: Device) -> Packing:
         max_buffer=limits.max_memory_allocation_size,
         offsets=device.offsets,
         panel=panel_rows(device.info),
+        max_binding=limits.max_storage_buffer_range,
     )

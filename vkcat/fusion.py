@@ -44,7 +44,8 @@ def fused(graph: Graph, most_bindings: int) -> Graph:
 
 def _matches(kernel: Kernel, graph: Graph, nodes: Sequence[Node]) -> Iterator[_Match]:
     for match in _extended(kernel.parts, nodes, _Match((), {}, {})):
-        if _stays_inside(kernel, graph, nodes, match) and _movable(nodes, match) and kernel.fits(_sizes(kernel, match)):
+        alone = _stays_inside(kernel, graph, nodes, match) and not _reads_its_own(kernel, match)
+        if alone and _movable(nodes, match) and kernel.fits(_sizes(kernel, match)):
             yield match
 
 
@@ -83,6 +84,12 @@ def _stays_inside(kernel: Kernel, graph: Graph, nodes: Sequence[Node], match: _M
         if node not in match.nodes:
             seen.update(node.tensors.values())
     return not inside & seen
+
+
+def _reads_its_own(kernel: Kernel, match: _Match) -> bool:
+    """Whether one tensor would be both read and written, by two bindings: as where a product is added to itself."""
+    written = {match.tensors[name] for name in kernel.written}
+    return any(match.tensors[name] in written for name in kernel.shapes if name not in kernel.written)
 
 
 def _movable(nodes: Sequence[Node], match: _Match) -> bool:

@@ -17,7 +17,7 @@ Array = NDArray[Any]
 
 def widened(values: Array) -> Array:
     """Numbers as float64; indices as they are."""
-    return values.astype(np.float64) if values.dtype in (np.float32, np.float16) else values
+    return values.astype(np.float64) if values.dtype.kind == "f" else values
 
 
 def node_inputs(node: Node, values: Mapping[Tensor, Array]) -> dict[str, Array]:
@@ -67,8 +67,10 @@ class ReferenceExecutor:
 
     def write(self, tensor: Tensor, values: Array) -> None:
         self.check_usable()
-        if values.shape != tensor.shape:
-            raise InputError(mismatch(tensor.name, tensor.shape, values.shape))
+        # A state may come in float64, a matrix in another order of bytes: they are numbers all the same.
+        if values.shape != tensor.shape or values.dtype.kind != np.dtype(tensor.dtype).kind:
+            expected, got = f"{tensor.dtype} {tensor.shape}", f"{values.dtype} {values.shape}"
+            raise InputError(mismatch(tensor.name, expected, got))
         self.values[tensor] = widened(values)
 
     def step(self, graph: str) -> None:

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vkcat.device.backends import BACKENDS, open_device
-from vkcat.device.interface import Device
+from vkcat.device.interface import Device, DeviceInfo
 from vkcat.errors import InputError, mismatch
 from vkcat.executor import Executor, Steps
 from vkcat.graph import Graph
@@ -61,6 +61,11 @@ class Runner:
     @property
     def is_reference(self) -> bool:
         return self._device is None
+
+    @property
+    def info(self) -> DeviceInfo | None:
+        """The device's; None in the reference."""
+        return self._device.info if self._device is not None else None
 
     @property
     def dtype(self) -> type[np.floating[Any]]:

@@ -198,7 +198,7 @@ class _Launch:
 
 
 class _Unrolled(_Replay):
-    """Chunks grow from two steps by doubling, to the greatest that keeps within the limit by the last one's time."""
+    """Chunks grow from one step by doubling, to the greatest that keeps within the limit by the last one's time."""
 
     def __init__(self, device: Device, commands: Commands, *, timestamps: bool, submit_limit_ms: float) -> None:
         if not device.rewrites:
@@ -213,7 +213,7 @@ class _Unrolled(_Replay):
         self._last_end = 0
 
     def chunk(self, graph: str) -> int:
-        return self._chunks.setdefault(graph, 2)
+        return self._chunks.setdefault(graph, 1)
 
     def launch(self, graph: str, parity: int, count: int) -> None:
         pair = self._pairs.get((graph, parity, count)) or self._record_chunk(graph, parity, count)

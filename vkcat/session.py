@@ -289,12 +289,16 @@ class Session:
             raise InputError(mismatch("tokens", "a model that reads tokens", self._kinds()))
         if isinstance(tokens, (str, bytes)) or not isinstance(tokens, (Sequence, np.ndarray)):
             raise InputError(mismatch("tokens", f"{self.batch} sequences of ids", type(tokens).__name__))
+        if isinstance(tokens, np.ndarray) and tokens.ndim == 0:
+            raise InputError(mismatch("tokens", f"{self.batch} sequences of ids", "one number"))
         given = list(tokens)
-        if self.batch == 1 and all(np.ndim(token) == 0 for token in given):
+        # A list may hold rows of other lengths, which NumPy refuses to measure.
+        if self.batch == 1 and not any(isinstance(token, Sequence) or np.ndim(token) for token in given):
             given = [given]
         rows = [numbers("tokens", row, "iu") for row in given]
         if len(rows) != self.batch or any(row.ndim != 1 for row in rows):
-            raise InputError(mismatch("tokens", f"{self.batch} sequences of ids", f"{len(rows)} of {rows[:1]}"))
+            shapes = ", ".join(map(str, dict.fromkeys(row.shape for row in rows))) or "none"
+            raise InputError(mismatch("tokens", f"{self.batch} sequences of ids", f"{len(rows)} of shape {shapes}"))
         for row in rows:
             check_ids("tokens", row, read.count)
         return [row.tolist() for row in rows]

@@ -57,16 +57,20 @@ def _checked(path: Path, tensor: Tensor, file: Any) -> Array:
     if shape != tensor.shape:
         remedy = f"see the sizes in {configuration.FILE}"
         raise ModelError(mismatch(f"{path}: {tensor.name}", tensor.shape, shape, remedy))
-    # Matrices may be kept in either precision; the configuration's dtype says in which they are used.
-    allowed = ("F32", "F16") if len(shape) > 1 else ("F32",)
-    if dtype not in allowed:
-        raise ModelError(mismatch(f"{path}: {tensor.name}", f"dtype {' or '.join(allowed)}", dtype))
+    _check_dtype(f"{path}: {tensor.name}", shape, dtype)
     stored: Array = file.get_tensor(tensor.name)
     _check_values(path, tensor.name, stored, np.isfinite(stored), "finite values")
     with np.errstate(over="ignore"):
         array = np.ascontiguousarray(stored, tensor.dtype)
     _check_values(path, tensor.name, stored, np.isfinite(array), f"what {tensor.dtype} can hold")
     return array
+
+
+def _check_dtype(subject: str, shape: tuple[int, ...], dtype: str) -> None:
+    """Matrices may be kept in either precision; the configuration's dtype says in which they are used."""
+    allowed = ("F32", "F16") if len(shape) > 1 else ("F32",)
+    if dtype not in allowed:
+        raise ModelError(mismatch(subject, f"dtype {' or '.join(allowed)}", dtype))
 
 
 def _check_values(path: Path, name: str, values: Array, good: NDArray[np.bool_], expected: str) -> None:
@@ -81,6 +85,9 @@ def save_model(folder: Path, config: ModelConfig, weights: Mapping[str, Array]) 
     # Only who writes a model waits for this.
     import tempfile
 
+    for name, array in weights.items():
+        dtype = array.dtype.newbyteorder("=").name
+        _check_dtype(f"{folder}: {name}", array.shape, {"float32": "F32", "float16": "F16"}.get(dtype, dtype))
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         names = {configuration.FILE, FILE}
         if not folder.is_dir() or {entry.name for entry in folder.iterdir()} != names:

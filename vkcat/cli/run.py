@@ -68,6 +68,9 @@ def run(
     elif words:
         raise InputError(mismatch(f"run {model}", "--prompt, as it is no encoder-decoder", f"the word {words[0]!r}"))
     with opened("run", device, backend, schedule, fuse=fuse, submit_limit_ms=submit_limit_ms) as runner:
+        if not device and runner.info is not None and runner.info.kind == "cpu":
+            # Apart from the output: perhaps a GPU's driver is missing, and all that shows it is time.
+            click.echo(f"vkcat: device: {runner.info.name}, a CPU, as no GPU was found; see `vkcat devices`", err=True)
         # Imported by the kind of model: a stream starts without what the others need.
         if isinstance(stored.config, TransducerConfig):
             from vkcat.cli.words import transduce

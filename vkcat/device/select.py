@@ -38,10 +38,10 @@ def select(devices: Sequence[DeviceInfo], wanted: str | None = None) -> tuple[De
 
 
 def _named(devices: Sequence[DeviceInfo], wanted: str) -> tuple[DeviceInfo, str]:
-    if wanted.isdecimal():
-        matches = [info for info in devices if info.index == int(wanted)]
-        reason = f"index {wanted} was asked for"
-    else:
+    matches = [info for info in devices if wanted.isdecimal() and info.index == int(wanted)]
+    reason = f"index {wanted} was asked for"
+    if not matches:
+        # A number that is no index may be a model's.
         matches = [info for info in devices if wanted.lower() in info.name.lower()]
         reason = f"its name has {wanted!r}"
     if len(matches) != 1:

@@ -46,7 +46,12 @@ class Model:
         missing = sorted(self.weights.keys() - weights.keys())
         if missing:
             raise ModelError(mismatch("weights", f"all {len(self.weights)}", f"no {missing[0]}"))
-        return {tensor: weights[name] for name, tensor in self.weights.items()} | self.shared.constants
+        return {tensor: _native(weights[name]) for name, tensor in self.weights.items()} | self.shared.constants
+
+
+def _native(array: NDArray[Any]) -> NDArray[Any]:
+    """In this machine's order of bytes."""
+    return array.astype(array.dtype.newbyteorder("="), copy=False)
 
 
 def fused_for(info: DeviceInfo, graphs: Sequence[Graph]) -> tuple[Graph, ...]:

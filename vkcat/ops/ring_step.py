@@ -26,6 +26,7 @@ from __future__ import annotations
 import numpy as np
 
 from vkcat.composed import composed, composed_operations, run_part
+from vkcat.errors import ShapeError, mismatch
 from vkcat.kernel import Array, Arrays, Case, Kernel, Launch, Part, Sizes
 from vkcat.ops import linear, ring_attention, ring_write, rms_norm
 from vkcat.ops.gates import HOLD
@@ -43,10 +44,14 @@ PARTS = (
 )
 
 
-def fits(sizes: Sizes) -> bool:
+def numbers_of_a_group(sizes: Sizes) -> int:
     d = sizes["Q"] // sizes["N"]
     heads = sizes["N"] // (sizes["C"] // d)
-    return sizes["B"] <= MOST_STREAMS and (heads + 2) * d <= MOST_NUMBERS
+    return (heads + 2) * d
+
+
+def fits(sizes: Sizes) -> bool:
+    return sizes["B"] <= MOST_STREAMS and numbers_of_a_group(sizes) <= MOST_NUMBERS
 
 
 def bound(t: Arrays) -> dict[str, Array]:
@@ -76,7 +81,11 @@ def _at_the_newest(t: Arrays, count: Array, error: Array) -> Array:
 
 
 def launch(sizes: Sizes, tiling: Tiling) -> Launch:
+    """Raises `ShapeError` as ring_attention does, and when a group has more numbers than shared memory."""
     ring_attention.launch(sizes, tiling)
+    if (numbers := numbers_of_a_group(sizes)) > MOST_NUMBERS:
+        expected = f"at most {MOST_NUMBERS} numbers of a group's queries, key and value"
+        raise ShapeError(mismatch("ring_step", expected, numbers))
     return Launch(workgroups=(sizes["B"], sizes["C"] // (sizes["Q"] // sizes["N"]), 1))
 
 

@@ -15,6 +15,9 @@ from vkcat.errors import DeviceError, mismatch
 from vkcat.graph import Graph, Role, Tensor
 from vkcat.plan.panels import paneled
 
+MAX_BINDING = (1 << 32) - 1
+"""Bytes, as maxStorageBufferRange is a number of 32 bits."""
+
 
 @dataclass(frozen=True)
 class Region:
@@ -44,7 +47,8 @@ class Packing:
 
     `offsets`: several may share a buffer (else each has its own). `reuse`: temporaries that do not live at the same
     time may share bytes. `guard`: spare bytes after each tensor, inside what its descriptor covers. `panel`: rows of
-    matrices that lie side by side, see vkcat/plan/panels.py.
+    matrices that lie side by side, see vkcat/plan/panels.py. `max_binding`: bytes of a tensor with its guard; what fits
+    into that, a shader can count in 32 bits.
     """
 
     alignment: int
@@ -53,6 +57,7 @@ class Packing:
     reuse: bool = True
     guard: int = 0
     panel: int = 1
+    max_binding: int = MAX_BINDING
 
     def size(self, tensor: Tensor, *, paneled: bool = False) -> int:
         """Bytes of a tensor; one in panels has whole ones."""
@@ -105,7 +110,15 @@ def lay_out(graphs: Iterable[Graph], packing: Packing, before: Layout) -> Layout
         layout.regions[new] = (odd, even)
     packer.finish()
     _place_temporaries(graphs, layout, packing)
+    _check_bindings(graphs, layout, packing)
     return layout
+
+
+def _check_bindings(graphs: Sequence[Graph], layout: Layout, packing: Packing) -> None:
+    for tensor in _unique(graphs):
+        size = layout.regions[tensor][0].size
+        if size > packing.max_binding:
+            raise DeviceError(mismatch(tensor.name, f"at most {packing.max_binding} bytes in one binding", size))
 
 
 def _moved(tensor: Tensor, layout: Layout, before: Layout) -> bool:

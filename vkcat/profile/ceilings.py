@@ -11,8 +11,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from vkcat.device.interface import Buffer, Device, Memory, Recording, Slice, Words
+from vkcat.device.interface import Buffer, Device, Memory, Slice, Words
+from vkcat.device.timestamps import REMEDY
+from vkcat.errors import DeviceError, mismatch
 from vkcat.graph import Graph, Role
+from vkcat.profile.floors import timed
 from vkcat.profile.samples import CONTROL, Series, series
 from vkcat.profile.spread import Spread, quantiles, spread
 from vkcat.shader import load
@@ -25,6 +28,10 @@ LOADS, CHAINS = (1, 4, 8), (1, 2, 4, 8)
 
 TARGET_NS = 1e6
 """A dispatch is made to take about so long, so that what it costs to begin one hardly counts."""
+
+MOST_WAITED_NS = 1e8
+"""A dispatch that takes the host this long, and by timestamps far less, is not made longer: where they stand still it
+would grow until a watchdog ends it."""
 
 LEAST_BYTES = 1 << 16
 TRIES, KEPT, FALLEN = 3, 3, 0.9
@@ -79,6 +86,7 @@ class _Timer:
     def __init__(self, device: Device, variant: _Variant, turns: int) -> None:
         self.variant, self.turns = variant, turns
         self.times: list[float] = []
+        self.waited_ns = 0
         groups = (variant.groups, 1, 1)
         with ExitStack() as made:
             dispatch = device.dispatch(
@@ -91,7 +99,9 @@ class _Timer:
             self._made = made.pop_all()
 
     def nanoseconds(self) -> float:
-        return _kernel_ns(self._recording)
+        """By the device's clock; `waited_ns` is by the host's."""
+        self.waited_ns = timed(self._recording)
+        return self._recording.kernel_ns()[0]
 
     def rate(self, nanoseconds: float) -> float:
         """What it does a nanosecond: 10^9 a second."""
@@ -102,12 +112,6 @@ class _Timer:
 
     def close(self) -> None:
         self._made.close()
-
-
-def _kernel_ns(recording: Recording) -> float:
-    recording.submit()
-    recording.wait()
-    return recording.kernel_ns()[0]
 
 
 class CeilingProbe:
@@ -241,8 +245,12 @@ def _fitted(device: Device, variant: _Variant) -> _Timer:
     turns = 1
     while True:
         timer = _Timer(device, variant, turns)
-        took = max(min(timer.nanoseconds() for _ in range(TRIES)), 1.0)
+        tries = [(timer.nanoseconds(), timer.waited_ns) for _ in range(TRIES)]
+        took, waited = (max(min(times), 1.0) for times in zip(*tries, strict=True))
         if took > TARGET_NS / 2 or turns == MOST_TURNS:
             return timer
         timer.close()
+        if waited > MOST_WAITED_NS:
+            expected = f"about the {waited / 1e3:.1f} us that the host waited"
+            raise DeviceError(mismatch("timestamps of a dispatch", expected, f"{took / 1e3:.1f} us", REMEDY))
         turns = min(max(int(turns * TARGET_NS / took), turns + 1), 16 * turns, MOST_TURNS)

@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vkcat.device.interface import Command, Device
+from vkcat.device.timestamps import check_within
 from vkcat.executor import Executor
 from vkcat.graph import Graph, Role
 from vkcat.model import Model
@@ -186,7 +187,10 @@ class Subject:
         series.submits = times.submits / count
         if self.device.timestamps:
             self._write_inputs()
-            series.kernels.append(executor.timed_step(self.graph.name))
+            begin = perf_counter_ns()
+            kernels = executor.timed_step(graph)
+            check_within(kernels, perf_counter_ns() - begin)
+            series.kernels.append(kernels)
 
     @property
     def commands(self) -> Sequence[Command]:

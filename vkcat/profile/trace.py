@@ -120,7 +120,7 @@ def estimated(submissions: Sequence[Submission], period: float, bits: int) -> tu
     A dispatch begins no earlier than its submit and ends no later than its wait. Each submission bounds the difference
     of the clocks from both sides, and the middle between the closest bounds is taken.
     """
-    ticks = submissions[0].ticks[0][0]
+    ticks = next(submission.ticks[0][0] for submission in submissions if submission.ticks)
     base = CalibratedTimestamps(ticks, 0, 0)
     least, most = float("-inf"), float("inf")
     for submission in submissions:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from vkcat.arrays import float32
+from vkcat.arrays import float32, numbers
 from vkcat.errors import InputError, ShapeError, mismatch
 
 Array = NDArray[Any]
@@ -43,9 +43,9 @@ def step_counts(subject: str, lengths: ArrayLike | None, steps: int, batch: int)
     """Steps of each sequence (B). `subject` begins the errors, `ShapeError` and `InputError`."""
     if lengths is None:
         return np.full(batch, steps)
-    array = np.asarray(lengths)
-    if array.shape != (batch,) or array.dtype.kind not in "iu":
-        raise ShapeError(mismatch(f"{subject}: lengths", f"integers ({batch},)", f"{array.dtype} {array.shape}"))
+    array = numbers(f"{subject}: lengths", lengths, "iu")
+    if array.shape != (batch,):
+        raise ShapeError(mismatch(f"{subject}: lengths", f"integers ({batch},)", array.shape))
     if array.min() < 0 or array.max() > steps:
         raise InputError(mismatch(f"{subject}: lengths", f"0 to {steps}", array.tolist()))
     return array.astype(np.int64)
@@ -71,7 +71,7 @@ def torch_cells(
     if count % directions:
         raise ShapeError(mismatch("gru: w_ih", f"a multiple of {directions} arrays, one a direction", count))
     biases = [
-        [np.zeros(len(w), np.float32) for w in input_weights] if bias is None else _arrays(name, bias)
+        [np.zeros(w.shape[:1], np.float32) for w in input_weights] if bias is None else _arrays(name, bias)
         for name, bias in (("b_ih", b_ih), ("b_hh", b_hh))
     ]
     for name, arrays in (("w_hh", state_weights), ("b_ih", biases[0]), ("b_hh", biases[1])):

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from vkcat.arrays import check_ids
+from vkcat.arrays import check_ids, float32, numbers
 from vkcat.chunks import Chunks, in_pieces
 from vkcat.config import StreamConfig
 from vkcat.device.interface import Device
@@ -98,9 +98,7 @@ class Sequences:
     def _tokens(self, x: ArrayLike) -> Array:
         assert self.model.config.stack.input is not None
         count = self.model.config.stack.input.count
-        ids = self._batched("tokens", x, f"({self.batch}, T)", 2)
-        if ids.dtype.kind not in "iu" and ids.size:
-            raise InputError(mismatch("tokens", "integers", ids.dtype))
+        ids = numbers("tokens", self._batched("tokens", x, f"({self.batch}, T)", 2), "iu")
         check_ids("tokens", ids, count)
         return ids.astype(np.uint32)
 
@@ -111,9 +109,7 @@ class Sequences:
         given = self._batched("features", x, expected, 3)
         if given.shape[2] != features.size:
             raise InputError(mismatch("features", expected, given.shape))
-        if given.dtype.kind not in "iuf":
-            raise InputError(mismatch("features", "numbers", given.dtype))
-        return given.astype(np.float32)
+        return float32("features", given)
 
     def _batched(self, subject: str, x: ArrayLike, expected: str, dimensions: int) -> Array:
         try:
