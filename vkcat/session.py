@@ -248,8 +248,9 @@ class Session:
     def load_state(self, path: str | Path) -> None:
         """Go on from a file of `save_state` of the same model and batch. Raises `InputError`."""
         self._settle()
-        saved = states.read(Path(path), self._stored.identity, self.model.shared.kept, self._outputs.shape, self._dtype)
-        for name, tensor in self.model.shared.kept.items():
+        kept, limits = self.model.shared.kept, self.model.limits
+        saved = states.read(Path(path), self._stored.identity, kept, self._outputs.shape, self._dtype, limits)
+        for name, tensor in kept.items():
             self._steps.write(tensor, saved.kept[name])
         self._outputs, self._fresh = saved.outputs, saved.fresh
         if self._flights is not None:
