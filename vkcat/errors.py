@@ -12,7 +12,7 @@ class VkcatError(Exception):
 
 
 class VkcatWarning(UserWarning):
-    """Something is not as it should be, and only time is lost by it."""
+    """Something is not as it should be, and vkcat goes on: time is lost by it, or a check."""
 
 
 class DeviceError(VkcatError):
