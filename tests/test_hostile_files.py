@@ -9,6 +9,7 @@ import ast
 import json
 import os
 import sys
+import tracemalloc
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -23,7 +24,7 @@ from hypothesis import strategies as st
 import vkcat
 from vkcat import strict_json
 from vkcat.config import load_config
-from vkcat.errors import ModelError, VkcatError
+from vkcat.errors import InputError, ModelError, VkcatError
 from vkcat.files import contents
 from vkcat.model import build
 from vkcat.safetensors_file import SafetensorsFile
@@ -163,6 +164,31 @@ def test_a_configuration_too_large_is_refused(tmp_path: Path, changes: dict[str,
         build(load_config(_config(tmp_path, **changes)))
 
 
+def test_zeros_take_no_memory(tmp_path: Path) -> None:
+    """A bias of zeros is as long as a configuration of a few bytes says: here 192 MiB together."""
+    ring = {"kind": "ring_attention", "head_width": 1024, "window": 1, "slopes": "none"}
+    blocks = [{**ring, "heads": 4096 - at} for at in range(12)]
+    config = load_config(_config(tmp_path, blocks=blocks, width=1))
+    tracemalloc.start()
+    build(config)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 8 << 20
+
+
+def test_a_saved_token_beyond_the_table(tmp_path: Path) -> None:
+    """A step of a stream that is held reads the embedding's row of it."""
+    session = vkcat.Session(seeds.model(), device="reference")
+    session.save_state(tmp_path / "state")
+    session.load_state(tmp_path / "state")
+    data = (tmp_path / "state").read_bytes()
+    with SafetensorsFile(tmp_path / "state") as file:
+        begin = file.entries["token"].begin
+    (tmp_path / "state").write_bytes(data[:begin] + (5).to_bytes(4, "little") + data[begin + 4 :])
+    with pytest.raises(InputError, match="token: expected 0 to 4, got 5"):
+        session.load_state(tmp_path / "state")
+
+
 def test_weights_are_compared_before_there_is_memory_for_them(tmp_path: Path) -> None:
     """A vocabulary of 2^24 with a few bytes of weights."""
     _config(tmp_path, input={"kind": "embedding", "symbols": 1 << 24})
@@ -197,6 +223,7 @@ SAFETENSORS = {
     "product beyond 64 bits": _tensors({"a": _entry([1 << 32, 1 << 32], 0, 0)}),
     "many dimensions": _tensors({"a": _entry([(1 << 62)] * 5000, 0, 0)}),
     "shared bytes": _tensors({"a": _entry([1], 0, 4), "b": _entry([1], 0, 4)}, bytes(4)),
+    "shared bytes beside others": _tensors({"a": _entry([1], 0, 4), "b": _entry([1], 0, 4)}, bytes(8)),
     "a hole": _tensors({"a": _entry([1], 4, 8)}, bytes(8)),
     "beyond the end": _tensors({"a": _entry([2], 0, 8)}, bytes(4)),
     "more than the header": _tensors({"a": _entry([1], 0, 4)}, bytes(8)),
