@@ -23,7 +23,7 @@ SHADERS = sorted(f"{path.stem}{suffix}" for path in SOURCES.glob("*.comp") for s
 # From the ground up; a module may import from its own layer and those before it.
 LAYERS = [
     ["errors", "glsl", "tiling", "usercache"],
-    ["spirv", "files", "arrays", "config"],
+    ["spirv", "files", "strict_json", "arrays", "safetensors_file", "npy", "config"],
     ["shader"],
     ["kernel", "device"],
     ["composed"],

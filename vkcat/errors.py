@@ -12,7 +12,7 @@ class VkcatError(Exception):
 
 
 class VkcatWarning(UserWarning):
-    """Something is not as it should be, and only time is lost by it."""
+    """Something is not as it should be, and vkcat goes on: time is lost by it, or a check."""
 
 
 class DeviceError(VkcatError):
@@ -47,7 +47,16 @@ class InputError(VkcatError):
     """Input text or arrays outside what the model or function accepts."""
 
 
+MOST_CHARACTERS = 2000
+"""Of each part of a message: names and values come from files, and may be as long as these."""
+
+
 def mismatch(subject: str, expected: object, got: object, remedy: str = "") -> str:
     """One line in the form every vkcat error has: `subject: expected E, got G; remedy`."""
-    line = f"{subject}: expected {expected}, got {got}"
+    line = f"{_shortened(subject)}: expected {_shortened(expected)}, got {_shortened(got)}"
     return f"{line}; {remedy}" if remedy else line
+
+
+def _shortened(part: object) -> str:
+    text = str(part)
+    return text if len(text) <= MOST_CHARACTERS else f"{text[:MOST_CHARACTERS]}..."

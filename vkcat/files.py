@@ -1,12 +1,17 @@
-"""Files that appear whole or not at all: written under a temporary name, then renamed."""
+"""Files that appear whole or not at all, written under a temporary name, then renamed; and others' files, read
+without waiting for a pipe, and no further than the end they had.
+"""
 
 from __future__ import annotations
 
+import errno
 import itertools
 import os
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import BinaryIO
 
 from vkcat.errors import InputError, mismatch
 
@@ -50,3 +55,37 @@ def check_writable(path: Path) -> None:
 
 def _refused(path: Path, reason: object) -> InputError:
     return InputError(mismatch(str(path), "a file that can be written", reason))
+
+
+def open_regular(path: Path) -> BinaryIO:
+    """A regular file, opened to be read. Raises `OSError`, for a pipe or a device too, which might never end."""
+    # Without O_NONBLOCK, opening a pipe waits for a writer; Windows has neither.
+    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+    try:
+        mode = os.fstat(descriptor).st_mode
+        if stat.S_ISDIR(mode):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+        if not stat.S_ISREG(mode):
+            raise OSError(errno.EINVAL, "no regular file", str(path))
+        return os.fdopen(descriptor, "rb")
+    except BaseException:
+        os.close(descriptor)
+        raise
+
+
+def contents(path: Path, most: int) -> bytes:
+    """Of a regular file of at most so many bytes. Raises `OSError`."""
+    with open_regular(path) as file:
+        size = os.fstat(file.fileno()).st_size
+        if size > most:
+            raise OSError(errno.EFBIG, f"more than {most} bytes", str(path))
+        return file.read(size)
+
+
+def inside(folder: Path, name: str) -> Path:
+    """A file of a folder. Raises `OSError` when a link leads out of it: who made the folder does not choose what else
+    of this machine is read."""
+    path = folder / name
+    if not path.resolve().is_relative_to(folder.resolve()):
+        raise OSError(errno.EPERM, f"a link out of the folder; copy {name} into it", str(path))
+    return path

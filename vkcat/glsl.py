@@ -12,6 +12,7 @@ import json
 import os
 import re
 import sys
+from contextlib import suppress
 from itertools import product
 from pathlib import Path
 
@@ -23,7 +24,14 @@ VARIANTS = {"weights.glsl": PACKED, "reduction.glsl": (SUBGROUP,)}
 
 _DEFINES = {"float16": ("FLOAT16",), "float16-rounded": ("FLOAT16", "ROUNDED"), "subgroup": ("SUBGROUP",)}
 
-_INCLUDE = re.compile(r'^\s*#include\s+"([^"]+)"', re.MULTILINE)
+MOST_SOURCE_BYTES = 1 << 20
+MOST_SECONDS = 60
+MOST_MEMORY = 4 << 30
+MOST_LINE = 300
+
+# Wherever a preprocessor may see one: comments may stand between its words. What is one in a comment counts as well.
+_INCLUDE = re.compile(r"#(?:[^\S\n]|/\*.*?\*/)*include\b([^\n]*)", re.DOTALL)
+_NAME = re.compile(r'\s*"([\w.-]+)"\s*(?:/[/*].*)?')
 
 
 class CompileError(Exception):
@@ -57,25 +65,43 @@ def _tool_environment(tool: str) -> dict[str, str]:
 
 
 def run_tool(command: list[str], subject: str) -> None:
+    """Raises `CompileError`, also when it takes more time or memory than a shader of any use."""
     import subprocess
 
-    done = subprocess.run(
+    with subprocess.Popen(
         command,
-        capture_output=True,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         text=True,
         errors="replace",
-        check=False,
         env=_tool_environment(command[0]),
-        timeout=120,
-    )
-    if done.returncode != 0:
-        lines = [line.strip() for line in (done.stdout + done.stderr).splitlines() if line.strip()]
+    ) as process:
+        _limit_memory(process.pid)
+        try:
+            output, complaint = process.communicate(timeout=MOST_SECONDS)
+        except subprocess.TimeoutExpired as error:
+            process.kill()
+            raise CompileError(f"{subject}: {Path(command[0]).name} took more than {MOST_SECONDS} s") from error
+    if process.returncode != 0:
+        lines = [line.strip()[:MOST_LINE] for line in (output + complaint).splitlines() if line.strip()]
         errors = [line for line in lines if "error" in line.lower()] or lines
         raise CompileError(f"{subject}: {Path(command[0]).name} failed: {'; '.join(errors[:3])}")
 
 
+def _limit_memory(process: int) -> None:
+    """A macro of a few lines may stand for more text than there is memory; only Linux can limit another process."""
+    try:
+        from resource import RLIMIT_AS, prlimit
+    except ImportError:
+        return
+    with suppress(OSError):
+        prlimit(process, RLIMIT_AS, (MOST_MEMORY, MOST_MEMORY))
+
+
 def _compiler_command(source: Path, include: Path, output: Path, defines: tuple[str, ...]) -> list[str]:
-    common = [*(f"-D{name}" for name in defines), f"-I{include}", "-o", str(output), str(source)]
+    # A whole path, as a name may begin as an option does.
+    common = [*(f"-D{name}" for name in defines), f"-I{include}", "-o", str(output), os.path.abspath(source)]
     glslang = find_tool("glslangValidator")
     if glslang:
         return [glslang, "--quiet", "-V", "--target-env", TARGET, "-S", "comp", *common]
@@ -88,10 +114,11 @@ def _compiler_command(source: Path, include: Path, output: Path, defines: tuple[
 def compile_file(source: Path, include: Path, variant: str = "") -> bytes:
     """SPIR-V of one shader, or one variant of it, for Vulkan 1.1, checked by `spirv-val` when that is at hand.
 
-    `include` is the folder that `#include "name.glsl"` is looked up in. Raises `CompileError`.
+    `include` is the folder that `#include "name.glsl"` is looked up in, after the shader's own. Raises `CompileError`.
     """
     import tempfile
 
+    included(source, include)
     with tempfile.TemporaryDirectory() as folder:
         output = Path(folder) / "shader.spv"
         defines = tuple(name for part in variant.split(".") for name in _DEFINES.get(part, ()))
@@ -100,11 +127,22 @@ def compile_file(source: Path, include: Path, variant: str = "") -> bytes:
         return output.read_bytes()
 
 
-def check_file(compiled: Path, subject: str) -> None:
-    """Run `spirv-val`, when it is at hand, on a compiled shader. Raises `CompileError`."""
+def check_file(compiled: Path, subject: str) -> bool:
+    """Run `spirv-val` on a compiled shader; false where it is not at hand. Raises `CompileError`."""
     validator = find_tool("spirv-val")
     if validator:
-        run_tool([validator, "--target-env", TARGET, str(compiled)], subject)
+        run_tool([validator, "--target-env", TARGET, os.path.abspath(compiled)], subject)
+    return validator is not None
+
+
+def check_code(code: bytes, subject: str) -> bool:
+    """`check_file` of bytes."""
+    import tempfile
+
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "shader.spv"
+        file.write_bytes(code)
+        return check_file(file, subject)
 
 
 def variants(source: Path, include: Path) -> tuple[str, ...]:
@@ -115,16 +153,45 @@ def variants(source: Path, include: Path) -> tuple[str, ...]:
 
 
 def included(source: Path, include: Path) -> list[Path]:
-    """A shader and its includes, theirs too, each once; those that are not there are the compiler's to tell of."""
+    """A shader and its includes, theirs too, each once; those that are not there are the compiler's to tell of.
+
+    Raises `CompileError` for one that is not a file of the shader's own folder or of `include`, before a compiler reads
+    it: who wrote the shader does not choose what else of this machine is read.
+    """
     pending = [source]
     found: list[Path] = []
     while pending:
         path = pending.pop()
-        if path not in found and path.is_file():
+        if path not in found:
             found.append(path)
-            text = path.read_text(encoding="utf-8", errors="replace")
-            pending += [include / name for name in _INCLUDE.findall(text)]
+            pending += [each for name in _names(path) if (each := _found(path, source, include, name)) is not None]
     return found
+
+
+def _names(path: Path) -> list[str]:
+    """What a file includes, by name alone."""
+    if not path.is_file() or path.stat().st_size > MOST_SOURCE_BYTES:
+        raise CompileError(f"{path}: expected a file of at most {MOST_SOURCE_BYTES} bytes, got another kind or size")
+    # A line that ends in a backslash goes on in the next.
+    text = re.sub(r"\\\r?\n", "", path.read_text(encoding="utf-8", errors="replace")).replace("\r", "\n")
+    names = []
+    for rest in _INCLUDE.findall(text):
+        match = _NAME.fullmatch(rest)
+        if match is None:
+            raise CompileError(f'{path}: expected #include "NAME", without a folder, got {rest.strip()[:MOST_LINE]!r}')
+        names.append(match[1])
+    return names
+
+
+def _found(path: Path, source: Path, include: Path, name: str) -> Path | None:
+    """As the compiler looks for it: beside the file that includes it, beside the shader, in `include`."""
+    for folder in (path.parent, source.parent, include):
+        at = folder / name
+        if at.is_symlink() and not at.resolve().is_relative_to(folder.resolve()):
+            raise CompileError(f"{path}: expected #include of a file of {folder}, got {name}, a link out of it")
+        if at.exists():
+            return at
+    return None
 
 
 def source_hash(source: Path, include: Path) -> str:

@@ -5,6 +5,7 @@ A graph knows neither bytes nor time. Several graphs of one model share tensors 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
@@ -48,12 +49,12 @@ class Tensor:
 
     @property
     def rows(self) -> int:
-        return int(np.prod(self.shape[:-1], dtype=np.int64)) if len(self.shape) > 1 else 1
+        return math.prod(self.shape[:-1])
 
     @property
     def size(self) -> int:
         """Elements, without padding."""
-        return int(np.prod(self.shape, dtype=np.int64))
+        return math.prod(self.shape)
 
     @property
     def nbytes(self) -> int:

@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+import sys
+import warnings
+from io import BytesIO
 from pathlib import Path
-from tokenize import TokenError
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from vkcat import npy
 from vkcat.arrays import float32, numbers
 from vkcat.config import PatchesInput
 from vkcat.errors import InputError, mismatch
+from vkcat.files import contents
 
 Array = NDArray[Any]
+
+FORMATS = ("PNG", "JPEG")
+MOST_PIXELS = 1 << 24
+MOST_IMAGE_BYTES = 256 << 20
+"""Of pixels that nothing compresses, of 16 bits and four channels, twice as much as there can be."""
 
 
 def cut(image: Array, read: PatchesInput, batch: int) -> NDArray[np.float32]:
@@ -39,30 +48,45 @@ def cut(image: Array, read: PatchesInput, batch: int) -> NDArray[np.float32]:
 def load_numbers(path: Path) -> Array:
     """The array of an `.npy` file. Raises `InputError`; never unpickles."""
     try:
-        # Mapped, so that a size that the header claims and the file has not is found before memory is asked for it.
-        array = np.array(np.lib.format.open_memmap(path, mode="r"))  # type: ignore[no-untyped-call]
-    except (OSError, ValueError, EOFError, OverflowError, SyntaxError, TokenError) as error:
-        raise InputError(mismatch(str(path), "an .npy file of numbers", str(error))) from error
-    if array.dtype.kind not in "iuf":
-        raise InputError(mismatch(str(path), "an .npy file of numbers", array.dtype))
-    return np.asarray(array)
+        return npy.parsed(contents(path, sys.maxsize))
+    except (OSError, ValueError) as error:
+        got = error.strerror if isinstance(error, OSError) else error
+        raise InputError(mismatch(str(path), "an .npy file of numbers", got)) from error
 
 
 def load_image(path: Path) -> Array:
-    """Pixels of an `.npy` file or, with pillow, of any image it reads: (rows, columns[, channels]).
+    """Pixels of an `.npy` file or, with pillow, of a PNG or JPEG: (rows, columns[, channels]).
 
     Raises `InputError`.
     """
     if path.suffix == ".npy":
         return load_numbers(path)
     try:
-        from PIL import Image, UnidentifiedImageError
+        from PIL import Image
     except ImportError as error:
         remedy = "pip install 'vkcat[images]', or give an .npy file"
         raise InputError(mismatch(str(path), "pillow, to read it", "no such package", remedy)) from error
     try:
-        with Image.open(path) as image:
-            # A palette's indices are no pixels.
-            return np.asarray(image.convert("RGB") if image.mode == "P" else image)
-    except (OSError, UnidentifiedImageError, Image.DecompressionBombError) as error:
-        raise InputError(mismatch(str(path), "an image", str(error))) from error
+        file = BytesIO(contents(path, MOST_IMAGE_BYTES))
+        # What pillow has to say of a damaged file, and of one that is large, is said below.
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            # Of its many formats some start other programs, as Ghostscript.
+            with Image.open(file, formats=FORMATS) as image:
+                _check_size(path, image.size)
+                # A palette's indices are no pixels.
+                return np.asarray(image.convert("RGB") if image.mode == "P" else image)
+    except OSError as error:
+        raise InputError(mismatch(str(path), "an image", error.strerror or str(error))) from error
+    except InputError:
+        raise
+    # On damaged bytes pillow raises SyntaxError, struct.error, zlib.error, EOFError, and others still.
+    except Exception as error:
+        raise InputError(mismatch(str(path), "an image", f"{type(error).__name__}: {error}")) from error
+
+
+def _check_size(path: Path, size: tuple[int, int]) -> None:
+    """Before there is memory for the pixels, of which a few bytes may claim any number."""
+    width, height = size
+    if width * height > MOST_PIXELS:
+        raise InputError(mismatch(str(path), f"an image of at most {MOST_PIXELS} pixels", f"{height} x {width}"))

@@ -264,10 +264,11 @@ class Session:
 
     def load_state(self, path: str | Path) -> None:
         """Go on from a file of `save_state` of the same model and batch. Raises `InputError`."""
-        saved = states.read(Path(path), self._stored.identity, self.model.shared.kept, self._outputs.shape, self._dtype)
+        kept, limits = self.model.shared.kept, self.model.limits
+        saved = states.read(Path(path), self._stored.identity, kept, self._outputs.shape, self._dtype, limits)
         self._reading = ""
         self._settle()
-        for name, tensor in self.model.shared.kept.items():
+        for name, tensor in kept.items():
             self._steps.write(tensor, saved.kept[name])
         self._outputs, self._fresh = saved.outputs, saved.fresh
         if self._flights is not None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
+import warnings
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
 from vkcat import glsl
-from vkcat.errors import ShaderError
+from vkcat.errors import ShaderError, VkcatWarning, mismatch
+from vkcat.files import contents
 from vkcat.spirv import Interface, reflect
 
 _PACKAGE = Path(__file__).parent
@@ -17,6 +19,9 @@ _COMPILED = _PACKAGE / "spirv"
 # In a checkout the sources lie beside the package; a wheel carries them inside it.
 _CHECKOUT = _PACKAGE.parent / "shaders"
 SOURCES = _CHECKOUT if _CHECKOUT.is_dir() and (_PACKAGE.parent / "pyproject.toml").is_file() else _PACKAGE / "shaders"
+
+MOST_BYTES = 16 << 20
+"""Of a user's SPIR-V; vkcat's own have some thousands."""
 
 
 @dataclass(frozen=True)
@@ -92,7 +97,7 @@ def load_file(name: str, path: Path) -> Shader:
     """
     if not path.is_file():
         raise ShaderError(f"{name}: expected a shader file, got {path}, which does not exist")
-    code = _compile(path, parted(name)[1])
+    code = _checked(path) if path.suffix == ".spv" else _compile(path, parted(name)[1])
     return Shader(name, code, reflect(code, str(path)))
 
 
@@ -107,9 +112,19 @@ def replacements(name: str, path: Path) -> dict[str, Shader]:
 
 def _compile(path: Path, variant: str) -> bytes:
     try:
-        if path.suffix == ".spv":
-            glsl.check_file(path, path.name)
-            return path.read_bytes()
         return glsl.compile_file(path, SOURCES / "include", variant)
     except (glsl.CompileError, OSError) as error:
         raise ShaderError(str(error)) from error
+
+
+def _checked(path: Path) -> bytes:
+    """SPIR-V that spirv-val has seen: drivers need not look at what they are given, and some crash."""
+    try:
+        code = contents(path, MOST_BYTES)
+        seen = glsl.check_code(code, path.name)
+    except (glsl.CompileError, OSError) as error:
+        raise ShaderError(str(error)) from error
+    if not seen:
+        expected = "spirv-val, to check it before a driver sees it"
+        warnings.warn(VkcatWarning(mismatch(str(path), expected, "none", "pip install 'vkcat[glsl]'")), stacklevel=3)
+    return code

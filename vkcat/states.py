@@ -9,12 +9,14 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from safetensors import SafetensorError, safe_open
+from safetensors import SafetensorError
 from safetensors.numpy import save_file
 
+from vkcat.arrays import check_ids
 from vkcat.errors import InputError, mismatch
 from vkcat.files import replaced
 from vkcat.graph import Tensor
+from vkcat.safetensors_file import SafetensorsFile
 
 Array = NDArray[Any]
 FORMAT = "vkcat-state/1"
@@ -48,27 +50,37 @@ def save(path: Path, model: str, kept: Mapping[str, Array], outputs: Array, fres
 
 
 def read(
-    path: Path, model: str, kept: Mapping[str, Tensor], outputs: tuple[int, ...], dtype: type[np.floating[Any]]
+    path: Path,
+    model: str,
+    kept: Mapping[str, Tensor],
+    outputs: tuple[int, ...],
+    dtype: type[np.floating[Any]],
+    limits: Mapping[Tensor, int],
 ) -> SavedState:
     """Read a state of a session of the model of this identity that keeps these tensors, its numbers as `dtype`.
 
-    Raises `InputError` naming what does not fit.
+    `limits` are exclusive, of what a shader reads a table by. Raises `InputError` naming what does not fit.
     """
-    if not path.is_file():
-        raise InputError(mismatch(str(path), "a saved state", "no such file"))
     try:
-        with safe_open(path, framework="numpy") as file:
-            _check_metadata(path, file.metadata() or {}, model)
+        with SafetensorsFile(path) as file:
+            _check_metadata(path, file.metadata, model)
             _check_tensors(path, file, kept, outputs)
-            arrays = {name: file.get_tensor(name) for name in (*kept, OUTPUTS, FRESH)}
-    except (SafetensorError, OSError) as error:
-        raise InputError(mismatch(str(path), "a whole safetensors file", f"{type(error).__name__}: {error}")) from error
+            arrays = {name: file.array(name) for name in (*kept, OUTPUTS, FRESH)}
+    except FileNotFoundError as error:
+        raise InputError(mismatch(str(path), "a saved state", "no such file")) from error
+    except OSError as error:
+        raise InputError(mismatch(str(path), "a whole safetensors file", error.strerror)) from error
+    except ValueError as error:
+        raise InputError(mismatch(str(path), "a whole safetensors file", error)) from error
+    for name, tensor in kept.items():
+        if tensor in limits:
+            check_ids(f"{path}: {name}", arrays[name], limits[tensor])
     # The reference saves float64; a device goes on in its own precision, and the other way round.
-    loaded = {
-        name: arrays[name].astype(dtype if tensor.dtype == "float32" else tensor.dtype, copy=False)
-        for name, tensor in kept.items()
-    }
-    return SavedState(loaded, arrays[OUTPUTS].astype(dtype, copy=False), arrays[FRESH] != 0)
+    dtypes = {name: dtype if tensor.dtype == "float32" else tensor.dtype for name, tensor in kept.items()}
+    # What float32 cannot hold becomes infinite, as it would in a step; a signalling NaN is invalid.
+    with np.errstate(over="ignore", invalid="ignore"):
+        loaded = {name: arrays[name].astype(into, copy=False) for name, into in {**dtypes, OUTPUTS: dtype}.items()}
+    return SavedState(loaded, loaded.pop(OUTPUTS), arrays[FRESH] != 0)
 
 
 def _check_metadata(path: Path, found: Mapping[str, str], model: str) -> None:
@@ -78,18 +90,17 @@ def _check_metadata(path: Path, found: Mapping[str, str], model: str) -> None:
         raise InputError(mismatch(f"{path}: model", model, found.get("model", "none"), "another model's state?"))
 
 
-def _check_tensors(path: Path, file: Any, kept: Mapping[str, Tensor], outputs: tuple[int, ...]) -> None:
+def _check_tensors(path: Path, file: SafetensorsFile, kept: Mapping[str, Tensor], outputs: tuple[int, ...]) -> None:
     floats = ("F32", "F64")
     expected = {
         name: (tensor.shape, floats if tensor.dtype == "float32" else ("U32",)) for name, tensor in kept.items()
     }
     expected |= {OUTPUTS: (outputs, floats), FRESH: (outputs[:1], ("U8",))}
-    if set(file.keys()) != expected.keys():
-        raise InputError(mismatch(str(path), f"the state of {sorted(expected)}", sorted(file.keys())))
+    if file.entries.keys() != expected.keys():
+        raise InputError(mismatch(str(path), f"the state of {sorted(expected)}", sorted(file.entries)))
     for name, (shape, dtypes) in expected.items():
-        part = file.get_slice(name)
-        if tuple(part.get_shape()) != shape:
-            remedy = "see the batch it was saved with"
-            raise InputError(mismatch(f"{path}: {name}", shape, tuple(part.get_shape()), remedy))
-        if part.get_dtype() not in dtypes:
-            raise InputError(mismatch(f"{path}: {name}", f"dtype {' or '.join(dtypes)}", part.get_dtype()))
+        entry = file.entries[name]
+        if entry.shape != shape:
+            raise InputError(mismatch(f"{path}: {name}", shape, entry.shape, "see the batch it was saved with"))
+        if entry.dtype not in dtypes:
+            raise InputError(mismatch(f"{path}: {name}", f"dtype {' or '.join(dtypes)}", entry.dtype))

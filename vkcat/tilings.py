@@ -14,6 +14,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from vkcat import strict_json
 from vkcat.device.interface import DeviceInfo
 from vkcat.errors import InputError, VkcatWarning, mismatch
 from vkcat.files import replaced
@@ -66,11 +67,13 @@ def _kept(path: Path) -> Table:
 def read(path: Path) -> Table:
     """The table in a file, empty when there is none. Raises `InputError` for a file that holds anything else."""
     try:
-        given = json.loads(path.read_text(encoding="utf-8"))
+        given = strict_json.read(path)
     except FileNotFoundError:
         return {}
-    except (OSError, ValueError) as error:
-        raise InputError(mismatch(str(path), "a table of tilings", type(error).__name__)) from error
+    except OSError as error:
+        raise InputError(mismatch(str(path), "a table of tilings", error.strerror)) from error
+    except ValueError as error:
+        raise InputError(mismatch(str(path), "a table of tilings", f"no JSON ({error})")) from error
     if not isinstance(given, dict):
         raise InputError(mismatch(str(path), "a table of tilings", type(given).__name__))
     return {device: _tilings(path, entries) for device, entries in given.items()}

@@ -10,13 +10,14 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
 from vkcat import config as configuration
 from vkcat.config import ModelConfig
 from vkcat.errors import ModelError, mismatch
+from vkcat.files import inside
 from vkcat.graph import Tensor
+from vkcat.safetensors_file import SafetensorsFile
 
 FILE = "model.safetensors"
 
@@ -26,14 +27,16 @@ Array = NDArray[Any]
 def load_weights(folder: Path, expected: Mapping[str, Tensor]) -> dict[str, Array]:
     """Arrays by name, each of the expected shape and dtype and finite. Raises `ModelError`."""
     path = folder / FILE
-    if not path.is_file():
-        raise ModelError(mismatch(str(path), "a model's weights", "no such file", "see `vkcat import -h`"))
     try:
-        with safe_open(path, framework="numpy") as file:
-            _check_names(path, expected, set(file.keys()))
+        with SafetensorsFile(inside(folder, FILE)) as file:
+            _check_names(path, expected, set(file.entries))
             return {name: _checked(path, tensor, file) for name, tensor in expected.items()}
-    except (SafetensorError, OSError) as error:
-        raise ModelError(mismatch(str(path), "a whole safetensors file", f"{type(error).__name__}: {error}")) from error
+    except FileNotFoundError as error:
+        raise ModelError(mismatch(str(path), "a model's weights", "no such file", "see `vkcat import -h`")) from error
+    except OSError as error:
+        raise ModelError(mismatch(str(path), "a whole safetensors file", error.strerror)) from error
+    except ValueError as error:
+        raise ModelError(mismatch(str(path), "a whole safetensors file", error)) from error
 
 
 def _check_names(path: Path, expected: Mapping[str, Tensor], found: set[str]) -> None:
@@ -51,14 +54,14 @@ def _listed(names: list[str]) -> str:
     return ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
 
 
-def _checked(path: Path, tensor: Tensor, file: Any) -> Array:
-    part = file.get_slice(tensor.name)
-    shape, dtype = tuple(part.get_shape()), part.get_dtype()
+def _checked(path: Path, tensor: Tensor, file: SafetensorsFile) -> Array:
+    entry = file.entries[tensor.name]
+    shape, dtype = entry.shape, entry.dtype
     if shape != tensor.shape:
         remedy = f"see the sizes in {configuration.FILE}"
         raise ModelError(mismatch(f"{path}: {tensor.name}", tensor.shape, shape, remedy))
     _check_dtype(f"{path}: {tensor.name}", shape, dtype)
-    stored: Array = file.get_tensor(tensor.name)
+    stored = file.array(tensor.name)
     _check_values(path, tensor.name, stored, np.isfinite(stored), "finite values")
     with np.errstate(over="ignore"):
         array = np.ascontiguousarray(stored, tensor.dtype)

@@ -80,7 +80,7 @@ class Scene:
         """States by name, and the logits (B, V) that the first token is drawn from, in float32."""
         model = self.graphs(stored)
         outputs = (self.batch, model.width)
-        return states.read(self.state, stored.identity, model.shared.kept, outputs, np.float32)
+        return states.read(self.state, stored.identity, model.shared.kept, outputs, np.float32, model.limits)
 
 
 @dataclass(frozen=True)

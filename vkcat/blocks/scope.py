@@ -55,7 +55,8 @@ class Shared:
         return self._constants[name]
 
     def zeros(self, *shape: int) -> Tensor:
-        return self.constant(f"zeros({', '.join(map(str, shape))})", np.zeros(shape, np.float32))
+        # One number seen everywhere: a configuration of a few bytes may ask for any shape.
+        return self.constant(f"zeros({', '.join(map(str, shape))})", np.broadcast_to(np.float32(0), shape))
 
     def state(self, name: str, *shape: int, dtype: str = "float32") -> Tensor:
         """What is carried from step to step, for each stream."""

@@ -12,6 +12,7 @@ from vkcat.config.fields import choice, flag, number, size
 from vkcat.errors import ModelError, mismatch
 
 MOST_CHOSEN = 16
+MOST_HEADS = 4096
 MOST_SOURCES = 256
 WIDEST_HEAD = 1024
 WIDEST_EXPERT = 2048
@@ -41,7 +42,7 @@ class RingAttentionBlock:
     """Attention over the last `window` steps: `heads` of `head_width`, in `groups` that share keys and values."""
 
     kind: ClassVar[str] = "ring_attention"
-    heads: int = size()
+    heads: int = size(most=MOST_HEADS)
     groups: int = size(1)
     head_width: int = size(most=WIDEST_HEAD)
     window: int = size(most=1 << 20)

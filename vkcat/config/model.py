@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from vkcat import strict_json
 from vkcat.config.blocks import GruBlock
 from vkcat.config.fields import FILE, Fields
 from vkcat.config.stack import EmbeddingInput, Stack, TokenOutput, read_stack, write_stack
 from vkcat.errors import ModelError, mismatch
+from vkcat.files import inside
 
 FORMAT = "vkcat/1"
 DTYPES = ("float32", "float16", "float16-rounded")
@@ -114,20 +115,24 @@ def _check_transducer(config: TransducerConfig, fields: Fields) -> None:
 
 def load_config(folder: Path) -> ModelConfig:
     """Read `folder/config.json`. Raises `ModelError`."""
-    return load_file(folder / FILE)
+    try:
+        path = inside(folder, FILE)
+    except OSError as error:
+        raise ModelError(mismatch(str(folder / FILE), "a readable file", error.strerror)) from error
+    return load_file(path)
 
 
 def load_file(path: Path) -> ModelConfig:
     """Read a configuration file. Raises `ModelError`."""
     try:
-        value = json.loads(path.read_text(encoding="utf-8"))
+        value = strict_json.read(path)
     except FileNotFoundError as error:
         raise ModelError(
             mismatch(str(path), "a model's configuration", "no such file", "see `vkcat import -h`")
         ) from error
     except OSError as error:
         raise ModelError(mismatch(str(path), "a readable file", error.strerror)) from error
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise ModelError(mismatch(str(path), "JSON in UTF-8", str(error))) from error
     return parse(value, str(path))
 

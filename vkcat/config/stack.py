@@ -23,6 +23,7 @@ from vkcat.config.fields import Fields, flag, read, read_kind, short, size, writ
 from vkcat.errors import ModelError, mismatch
 
 BYTES = "bytes"
+MOST_BLOCKS = 1024
 MOST_SYMBOLS = 1 << 24
 
 
@@ -208,6 +209,8 @@ def read_stack(fields: Fields, *, with_output: bool) -> Stack:
     blocks = fields.take("blocks", list)
     if not blocks:
         raise ModelError(mismatch(fields.where("blocks"), "at least one block", "none"))
+    if len(blocks) > MOST_BLOCKS:
+        raise ModelError(mismatch(fields.where("blocks"), f"at most {MOST_BLOCKS} blocks", len(blocks)))
     stack = Stack(
         input=embedding,
         patches=patches,

@@ -6,18 +6,24 @@ The symbols are those of its `G2p.__init__`, which the checkpoint does not carry
 
 from __future__ import annotations
 
+import struct
+import zipfile
 from importlib import metadata
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
-from vkcat.config import EmbeddingInput, GruBlock, ModelConfig, Stack, TokenOutput, TransducerConfig
+from vkcat import npy
+from vkcat.config import EmbeddingInput, GruBlock, ModelConfig, Stack, TokenOutput, TransducerConfig, parse, to_json
 from vkcat.errors import ModelError, mismatch
+from vkcat.files import contents
+from vkcat.importers.tensors import finite
 from vkcat.model import build
 
 Array = NDArray[Any]
+MOST_BYTES = 256 << 20
 
 _VOWELS = "AA AE AH AO AW AY EH ER EY IH IY OW OY UH UW"
 _CONSONANTS = "B CH D DH F G HH JH K L M N NG P R S SH T TH V W Y Z ZH"
@@ -61,19 +67,43 @@ def find_checkpoint() -> Path:
 def read_checkpoint(path: Path) -> tuple[ModelConfig, dict[str, Array]]:
     """Configuration and weights from the checkpoint. Raises `ModelError` when it is not the one expected."""
     try:
-        with np.load(path, allow_pickle=False) as archive:
-            arrays = {name: np.asarray(archive[name], np.float32) for name in _NAMES if name in archive.files}
-    except (OSError, ValueError) as error:
-        raise ModelError(mismatch(str(path), "an npz archive", str(error))) from error
+        arrays = _arrays(contents(path, MOST_BYTES), path)
+    except OSError as error:
+        raise ModelError(mismatch(str(path), "an npz archive", error.strerror)) from error
+    # On damaged bytes zipfile raises BadZipFile, NotImplementedError, RuntimeError, struct.error, and others still.
+    except (ValueError, EOFError, RuntimeError, LookupError, struct.error, zipfile.BadZipFile) as error:
+        raise ModelError(mismatch(str(path), "an npz archive", str(error) or type(error).__name__)) from error
     missing = sorted(_NAMES.keys() - arrays.keys())
     if missing:
         raise ModelError(mismatch(str(path), f"the arrays {', '.join(_NAMES)}", f"no {', '.join(missing)}"))
+    for name in ("enc_emb", "dec_emb", "enc_w_hh"):
+        if arrays[name].ndim != 2:
+            raise ModelError(mismatch(f"{path}: {name}", "a matrix", arrays[name].shape))
     config = _config(arrays["enc_emb"].shape[1], arrays["dec_emb"].shape[1], arrays["enc_w_hh"].shape[1])
+    parse(to_json(config), str(path))
     weights = {_NAMES[name]: array for name, array in arrays.items()}
     for name, tensor in build(config).weights.items():
         if weights[name].shape != tensor.shape:
             raise ModelError(mismatch(f"{path}: {name}", tensor.shape, weights[name].shape))
     return config, weights
+
+
+def _arrays(data: bytes, path: Path) -> dict[str, Array]:
+    """What of the archive is known, in float32. Raises `ModelError`, `ValueError`, and what zipfile raises."""
+    arrays = {}
+    with zipfile.ZipFile(BytesIO(data)) as archive:
+        members = {member.filename: member for member in archive.infolist()}
+        if sum(member.file_size for member in members.values()) > len(data):
+            raise ValueError("members that share bytes")
+        for name in _NAMES:
+            member = members.get(f"{name}.npy")
+            if member is None:
+                continue
+            # So one is as large as it says, and all are no larger than the file; np.savez writes them so.
+            if member.compress_type != zipfile.ZIP_STORED or member.file_size != member.compress_size:
+                raise ValueError(f"{name}: compressed, or damaged")
+            arrays[name] = finite(npy.parsed(archive.read(member)), f"{path}: {name}")
+    return arrays
 
 
 def _config(encoder_width: int, decoder_width: int, hidden: int) -> ModelConfig:

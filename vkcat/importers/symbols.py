@@ -6,6 +6,9 @@ from pathlib import Path
 
 from vkcat.config import BYTES
 from vkcat.errors import ModelError, mismatch
+from vkcat.files import contents
+
+MOST_BYTES = 64 << 20
 
 Symbols = tuple[str, ...] | str
 
@@ -20,7 +23,7 @@ def read_symbols(given: str, count: int, where: str) -> Symbols:
             raise ModelError(mismatch(where, "256 rows with --symbols bytes", count))
         return BYTES
     try:
-        text = Path(given).read_bytes().decode("utf-8")
+        text = contents(Path(given), MOST_BYTES).decode("utf-8")
     except OSError as error:
         raise ModelError(mismatch(given, f"a file of symbols, or {BYTES!r}", error.strerror)) from error
     except UnicodeDecodeError as error:

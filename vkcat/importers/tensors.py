@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
+from types import TracebackType
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from safetensors import SafetensorError, safe_open
 
 from vkcat.errors import ModelError, mismatch
+from vkcat.safetensors_file import SafetensorsFile
 
 Array = NDArray[np.float32]
 
@@ -27,14 +27,25 @@ class TensorFile:
         self.path = path
         self.converted: dict[str, int] = {}
         try:
-            with safe_open(path, framework="numpy") as file:
-                parts = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118 - it is no mapping
-                self._left = {name: (tuple(part.get_shape()), part.get_dtype()) for name, part in parts.items()}
+            self._file = SafetensorsFile(path)
         except FileNotFoundError as error:
             raise ModelError(mismatch(str(path), "a safetensors file", "no such file")) from error
-        except (SafetensorError, OSError) as error:
-            remedy = "torch's own files are saved anew by safetensors.torch.save_file"
-            raise ModelError(mismatch(str(path), "a whole safetensors file", error, remedy)) from error
+        except (ValueError, OSError) as error:
+            raise self._broken(error) from error
+        self._left = {name: (entry.shape, entry.dtype) for name, entry in self._file.entries.items()}
+
+    def __enter__(self) -> TensorFile:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._file.__exit__(kind, error, trace)
+
+    def _broken(self, error: ValueError | OSError) -> ModelError:
+        remedy = "torch's own files are saved anew by safetensors.torch.save_file"
+        got = error.strerror if isinstance(error, OSError) else error
+        return ModelError(mismatch(str(self.path), "a whole safetensors file", got, remedy))
 
     @property
     def names(self) -> list[str]:
@@ -67,35 +78,27 @@ class TensorFile:
             raise ModelError(mismatch(self.where(name), f"dtype {', '.join(DTYPES)}", dtype))
         if dtype != "F32":
             self.converted[dtype] = self.converted.get(dtype, 0) + 1
-        return finite(self._read(name, shape, dtype), self.where(name))
+        try:
+            array = self._file.array(name)
+        except (ValueError, OSError) as error:
+            raise self._broken(error) from error
+        if dtype == "BF16":
+            # The upper half of a float32's bits.
+            array = (array.astype(np.uint32) << 16).view(np.float32)
+        return finite(array, self.where(name))
 
     def done(self, remedy: str) -> None:
         if self._left:
             raise ModelError(mismatch(str(self.path), "no other tensors", ", ".join(self.names), remedy))
 
-    def _read(self, name: str, shape: tuple[int, ...], dtype: str) -> NDArray[Any]:
-        if dtype == "BF16":
-            return _bfloat16(self.path, name).reshape(shape)
-        with safe_open(self.path, framework="numpy") as file:
-            array: NDArray[Any] = file.get_tensor(name)
-        return array
-
 
 def finite(array: NDArray[Any], where: str) -> Array:
     """In float32, where every value must be finite. Raises `ModelError`."""
-    with np.errstate(over="ignore"):
+    # What overflows is found below; a signalling NaN is invalid.
+    with np.errstate(over="ignore", invalid="ignore"):
         values = np.ascontiguousarray(array, np.float32)
     bad = np.flatnonzero(~np.isfinite(values))
     if bad.size:
         at = [int(i) for i in np.unravel_index(bad[0], array.shape)]
         raise ModelError(mismatch(where, "finite float32 values", f"{array.flat[bad[0]]} at {at}"))
     return values
-
-
-def _bfloat16(path: Path, name: str) -> Array:
-    """NumPy has no bfloat16: its 16 bits are the upper ones of a float32. `safe_open` has checked the header."""
-    data = path.read_bytes()
-    start = 8 + int.from_bytes(data[:8], "little")
-    begin, end = json.loads(data[8:start])[name]["data_offsets"]
-    halves = np.frombuffer(data[start + begin : start + end], "<u2")
-    return (halves.astype(np.uint32) << 16).view(np.float32)

@@ -32,19 +32,19 @@ def read_state_dict(
 
     Raises `ModelError` naming the tensor, the shape expected and the one found.
     """
-    file = TensorFile(path)
-    layers = _layers(file, _prefix(file, prefix))
-    table = None
-    if embedding is not None:
-        rows, _ = file.shape(f"{embedding}.weight", "V, I")
-        table = file.take(f"{embedding}.weight", rows, layers[0].inputs)
-    head = None if output is None else _linear(file, output, layers[-1].width)
-    file.done("see --embedding, --output and --prefix")
-    listed = None
-    if symbols is not None:
-        if table is None:
-            raise ModelError(mismatch("--symbols", "an --embedding", "none"))
-        listed = read_symbols(symbols, len(table), file.where(f"{embedding}.weight"))
+    with TensorFile(path) as file:
+        layers = _layers(file, _prefix(file, prefix))
+        table = None
+        if embedding is not None:
+            rows, _ = file.shape(f"{embedding}.weight", "V, I")
+            table = file.take(f"{embedding}.weight", rows, layers[0].inputs)
+        head = None if output is None else _linear(file, output, layers[-1].width)
+        file.done("see --embedding, --output and --prefix")
+        listed = None
+        if symbols is not None:
+            if table is None:
+                raise ModelError(mismatch("--symbols", "an --embedding", "none"))
+            listed = read_symbols(symbols, len(table), file.where(f"{embedding}.weight"))
     model = GruModel(layers=layers, table=table, projection=None, output=head)
     notes = tuple(f"{count} of {dtype} made float32" for dtype, count in file.converted.items())
     return Imported(model.stored(path.stem, str(path), listed), notes)

@@ -18,6 +18,7 @@ from vkcat.profile.samples import BLOCK
 Array = NDArray[np.float64]
 
 RESAMPLES, SEED, CONFIDENCE = 2000, 0, 0.95
+MOST_VALUES = 1 << 21
 
 
 def medians(values: Array, rng: np.random.Generator) -> tuple[Array, int]:
@@ -29,9 +30,14 @@ def medians(values: Array, rng: np.random.Generator) -> tuple[Array, int]:
     block = min(BLOCK, max(len(values) // 5, 1))
     count = len(values) // block
     at = rng.integers(0, count, (RESAMPLES, count))
-    # One thing at a time, so that memory holds the resamples of one.
+    # One thing at a time, and of many rounds some resamples, so that memory holds few.
+    pieces = np.array_split(at, max(at.size * block // MOST_VALUES, 1))
     things = (thing[: count * block].reshape(count, block) for thing in values.T)
-    return np.stack([np.median(thing[at].reshape(RESAMPLES, -1), axis=1) for thing in things], axis=1), count
+    return np.stack([np.concatenate([_medians(thing[piece]) for piece in pieces]) for thing in things], axis=1), count
+
+
+def _medians(resamples: Array) -> Array:
+    return np.asarray(np.median(resamples.reshape(len(resamples), -1), axis=1))
 
 
 def interval(resampled: Array, blocks: int) -> tuple[float, float]:

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from vkcat import strict_json
 from vkcat.errors import InputError, mismatch
 
 BLOCK = 10
 """Rounds of one subject in a row, before the next takes its turn."""
+
+MOST_ROUNDS = 100_000
+"""Of one series: comparing resamples each, thousands of times."""
+
+LEAST_US = 0.001
 
 WHOLE_STEP = "step"
 CONTROL = "control"
@@ -31,7 +36,7 @@ class Series:
 
 def series(schedule: str, backend: str, name: str, nanoseconds: list[float]) -> Series:
     """To the nanosecond, and at least one: a coarse clock must not make a time of zero."""
-    return Series(schedule, backend, name, [round(max(ns, 1.0) / 1e3, 3) for ns in nanoseconds])
+    return Series(schedule, backend, name, [max(round(ns / 1e3, 3), LEAST_US) for ns in nanoseconds])
 
 
 @dataclass(frozen=True)
@@ -76,13 +81,17 @@ def read(selected: str) -> Profiled:
 
 def _series(value: Mapping[str, Any]) -> Series:
     one = Series(**value)
-    if not one.us or not all(time > 0 for time in one.us):
+    if not all(isinstance(name, str) for name in (one.schedule, one.backend, one.name)):
+        raise ValueError("a series without names")
+    if not isinstance(one.us, list) or len(one.us) > MOST_ROUNDS:
+        raise ValueError(f"{one.name}: no list of at most {MOST_ROUNDS} times")
+    if not one.us or not all(type(time) in (int, float) and LEAST_US <= time < 1e15 for time in one.us):
         raise ValueError(f"{one.name}: no times above 0")
     return one
 
 
 def _decoded(path: Path) -> Any:
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        return strict_json.read(path)
     except (OSError, ValueError) as error:
         raise InputError(mismatch("--compare", "two files of `vkcat profile --json`", f"{path}: {error}")) from error

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from vkcat.errors import InputError, mismatch
-from vkcat.files import replaced
+from vkcat.files import contents, replaced
 from vkcat.usercache import cache_folder
 
 VARIABLE = "VKCAT_PIPELINE_CACHE"
@@ -72,7 +72,7 @@ def read(path: Path, driver: Driver) -> bytes:
     Raises `InputError` when it is damaged, cut short, another's, or cannot be read.
     """
     try:
-        content = path.read_bytes()
+        content = contents(path, MOST_BYTES + _HEAD.size)
     except (FileNotFoundError, NotADirectoryError):
         return b""
     except OSError as error:

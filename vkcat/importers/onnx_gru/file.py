@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vkcat.errors import ModelError, mismatch
+from vkcat.files import contents
+from vkcat.importers.onnx_gru.external import load_external
+
+MOST_BYTES = (1 << 31) - 1
+"""Protobuf's own limit of a message."""
 
 Array = NDArray[Any]
 
@@ -26,6 +31,11 @@ class Node:
     outputs: tuple[str, ...]
     attributes: Mapping[str, Any]
     proto: Any
+
+    @property
+    def arrays(self) -> list[Array]:
+        """Attributes that are tensors."""
+        return [value for value in self.attributes.values() if isinstance(value, np.ndarray)]
 
 
 @dataclass(frozen=True)
@@ -51,18 +61,17 @@ class OnnxFile:
 
 def read_file(path: Path) -> OnnxFile:
     """Read and check a file; weights beside it are read too, from its own folder alone. Raises `ModelError`."""
-    onnx = _package()
+    onnx = package()
     try:
-        model = onnx.load(path, load_external_data=False)
-        _check_locations(path, model)
-        onnx.load_external_data_for_model(model, str(path.parent))
+        model = onnx.load_model_from_string(contents(path, MOST_BYTES))
+        load_external(path, model, onnx.TensorProto.EXTERNAL)
         onnx.checker.check_model(model)
     except ModelError:
         raise
     # What protobuf raises has no base class but Exception.
     except Exception as error:
         detail = error.strerror if isinstance(error, OSError) and error.strerror else str(error).split("\n")[0]
-        raise ModelError(mismatch(str(path), "an ONNX file", detail or type(error).__name__)) from error
+        raise ModelError(mismatch(str(path), "an ONNX file", detail[:300] or type(error).__name__)) from error
     graph = model.graph
     constants = {tensor.name: _array(f"{path}: {tensor.name}", tensor) for tensor in graph.initializer}
     sparse = [tensor.values.name for tensor in graph.sparse_initializer]
@@ -78,28 +87,7 @@ def read_file(path: Path) -> OnnxFile:
     )
 
 
-def fold(file: OnnxFile, node: Node, values: Sequence[Array]) -> Array:
-    """The only output of a node whose inputs are all known, by the package's own reference."""
-    onnx = _package()
-    from onnx.reference import ReferenceEvaluator
-
-    helper = onnx.helper
-    given = dict(zip(node.inputs, values, strict=True))
-    inputs = [helper.make_tensor_value_info(name, _dtype(array), array.shape) for name, array in given.items()]
-    outputs = [onnx.ValueInfoProto(name=node.outputs[0])]
-    graph = helper.make_graph([node.proto], "fold", inputs, outputs)
-    try:
-        (array,) = ReferenceEvaluator(helper.make_model(graph, opset_imports=file.opsets)).run(None, given)
-    except (ValueError, IndexError, TypeError, RuntimeError) as error:
-        raise ModelError(mismatch(node.where, "inputs that fit together", str(error).split("\n")[0])) from error
-    return np.asarray(array)
-
-
-def _dtype(array: Array) -> int:
-    return int(_package().helper.np_dtype_to_tensor_dtype(array.dtype))
-
-
-def _package() -> Any:
+def package() -> Any:
     try:
         import onnx
         import onnx.checker
@@ -109,24 +97,9 @@ def _package() -> Any:
     return onnx
 
 
-def _tensors(model: Any) -> Iterator[Any]:
-    yield from model.graph.initializer
-    for node in model.graph.node:
-        yield from (attribute.t for attribute in node.attribute if attribute.HasField("t"))
-
-
-def _check_locations(path: Path, model: Any) -> None:
-    """Weights may lie in files of their own, but never outside the model's folder."""
-    folder = path.parent.resolve()
-    for tensor in _tensors(model):
-        for entry in tensor.external_data:
-            if entry.key == "location" and not (folder / entry.value).resolve().is_relative_to(folder):
-                raise ModelError(mismatch(f"{path}: {tensor.name}", "external data in its own folder", entry.value))
-
-
 def _array(where: str, tensor: Any) -> Array:
     try:
-        array: Array = _package().numpy_helper.to_array(tensor)
+        array: Array = package().numpy_helper.to_array(tensor)
     except (KeyError, TypeError, ValueError) as error:
         raise ModelError(mismatch(where, "a whole tensor", f"{type(error).__name__}: {error}")) from error
     return array
@@ -149,7 +122,12 @@ def _node(path: Path, at: int, proto: Any) -> Node:
 def _attribute(where: str, attribute: Any) -> Any:
     if attribute.HasField("t"):
         return _array(f"{where}: {attribute.name}", attribute.t)
-    value = _package().helper.get_attribute_value(attribute)
+    if attribute.ref_attr_name:
+        raise ModelError(mismatch(f"{where}: {attribute.name}", "a value", f"a reference to {attribute.ref_attr_name}"))
+    try:
+        value = package().helper.get_attribute_value(attribute)
+    except ValueError as error:
+        raise ModelError(mismatch(f"{where}: {attribute.name}", "a value", str(error)[:300])) from error
     if isinstance(value, bytes):
         return value.decode("utf-8", "replace")
     if isinstance(value, list) and value and isinstance(value[0], bytes):
@@ -162,7 +140,7 @@ def _input(path: Path, value: Any) -> GraphInput:
     if not value.type.HasField("tensor_type") or not value.type.tensor_type.HasField("shape"):
         raise ModelError(mismatch(where, "a tensor with a known number of dimensions", "another type"))
     tensor = value.type.tensor_type
-    helper = _package().helper
+    helper = package().helper
     if tensor.elem_type not in helper.get_all_tensor_dtypes():
         raise ModelError(mismatch(where, "a data type of ONNX", tensor.elem_type))
     dtype = helper.tensor_dtype_to_np_dtype(tensor.elem_type)

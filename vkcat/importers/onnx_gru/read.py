@@ -15,7 +15,8 @@ from vkcat.errors import ModelError, mismatch
 from vkcat.importers.gru_model import GruModel, Imported, Linear
 from vkcat.importers.onnx_gru import compute, rearrange
 from vkcat.importers.onnx_gru.axes import CHANNEL, Factor, shown
-from vkcat.importers.onnx_gru.file import GraphInput, Node, OnnxFile, fold, read_file
+from vkcat.importers.onnx_gru.file import GraphInput, Node, OnnxFile, read_file
+from vkcat.importers.onnx_gru.folding import FOLDED, Folding
 from vkcat.importers.onnx_gru.values import (
     Array,
     Constant,
@@ -49,7 +50,6 @@ _ONE_OUTPUT: dict[str, Callable[[Node, rearrange.Values], Value]] = {
     "ConstantOfShape": rearrange.zeros,
     "Expand": rearrange.expand,
 }
-_FOLDED = ("Squeeze", "Unsqueeze", "Transpose", "Reshape", "Identity", "Cast", "Concat", "Slice")
 _SUPPORTED = ("GRU", *_ONE_OUTPUT, "Constant")
 
 
@@ -73,9 +73,10 @@ def read_onnx(path: Path, *, symbols: str | None = None) -> Imported:
 def _values(file: OnnxFile) -> dict[str, Value]:
     values: dict[str, Value] = {name: Constant(array) for name, array in file.constants.items()}
     values |= {each.name: _given(each) for each in file.inputs}
+    folding = Folding(file)
     for node in file.nodes:
         read = [values[name] if name else None for name in node.inputs]
-        values |= dict(zip(node.outputs, _followed(file, node, read), strict=False))
+        values |= dict(zip(node.outputs, _followed(folding, node, read), strict=False))
     return values
 
 
@@ -89,12 +90,12 @@ def _given(each: GraphInput) -> Value:
     return Stream(tuple((factor,) for factor in factors), Features(each.name))
 
 
-def _followed(file: OnnxFile, node: Node, values: rearrange.Values) -> tuple[Value, ...]:
+def _followed(folding: Folding, node: Node, values: rearrange.Values) -> tuple[Value, ...]:
     if node.op == "Constant":
         return (Constant(_constant(node)),)
     known = [value.array for value in values if isinstance(value, Constant)]
-    if node.op in _FOLDED and len(known) == len(values):
-        return (Constant(fold(file, node, known)),)
+    if node.op in FOLDED and len(known) == len(values):
+        return (Constant(folding.fold(node, known)),)
     if node.op == "GRU":
         return compute.gru(node, values)
     if node.op not in _ONE_OUTPUT:
