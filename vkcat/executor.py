@@ -183,7 +183,8 @@ class Executor:
         """
         if tensor.role is Role.WEIGHT and tensor not in self.plan.regions:
             return
-        view = self._view(tensor, self._parity, Memory.UPLOAD)
+        # Only inputs: of others there may be a view that was made to read them.
+        view = self._view(tensor, self._parity, Memory.UPLOAD) if tensor.role is Role.INPUT else None
         if view is not None and view.shape == values.shape and view.dtype == values.dtype:
             view[...] = values
             self._written[tensor] = self._parity
