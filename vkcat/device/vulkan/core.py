@@ -1,4 +1,4 @@
-"""A logical device with its queue and command pool, and the list of what was made on it."""
+"""A logical device with its queue and command pool, and the lists of what was made on it and what is under way."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 from vkcat.device.interface import DeviceInfo
 from vkcat.device.vulkan.api import api, calling, checked
+from vkcat.errors import DeviceError, mismatch
 
 CREATION_FEEDBACK = "VK_EXT_pipeline_creation_feedback"
 CALIBRATED_TIMESTAMPS = {"VK_EXT_calibrated_timestamps": "EXT", "VK_KHR_calibrated_timestamps": "KHR"}
@@ -24,6 +25,7 @@ class Core:
         vk = api()
         self.info = info
         self._owned: dict[int, Closable] = {}
+        self.pending: set[int] = set()
         priorities = vk.ffi.new("float[]", [1.0])
         family = info.compute_queue_family
         queue = vk.VkDeviceQueueCreateInfo(queueFamilyIndex=family, queueCount=1, pQueuePriorities=priorities)
@@ -83,6 +85,21 @@ class Core:
     def disown(self, thing: Closable) -> bool:
         """Whether `thing` was still to be closed."""
         return self._owned.pop(id(thing), None) is not None
+
+    def check_owned(self, thing: Closable, subject: str) -> None:
+        """Raises `DeviceError` when `thing` has been closed, or is another device's: drivers crash on either."""
+        if id(thing) not in self._owned:
+            raise DeviceError(mismatch(subject, f"one that is open on {self.info.name}", "one that is not"))
+
+    def forget_owned(self) -> None:
+        """Close nothing of what there is."""
+        self._owned.clear()
+        self.pending.clear()
+
+    def end_pending(self) -> None:
+        """Wait for what is under way, if anything: before something is destroyed that it may use."""
+        if self.pending:
+            api().lib.vkQueueWaitIdle(self.queue)
 
     def close_owned(self) -> None:
         """Wait for the device, then close what is left on it, newest first."""

@@ -37,7 +37,8 @@ class VulkanDevice(Lifetime):
         self._cache = PipelineCache(self._core, physical)
         self._pipelines = Pipelines(self._core, self._cache)
         self._calibration = Calibration(self._core, instance, physical)
-        self._sets: dict[int, DescriptorSet] = {}
+        # With the dispatch, so that no other comes to have its identity.
+        self._sets: dict[int, tuple[Dispatch, DescriptorSet]] = {}
 
     @property
     def timestamps(self) -> bool:
@@ -78,22 +79,27 @@ class VulkanDevice(Lifetime):
         pipeline = self._pipelines.get(shader, spec)
         descriptors = bind(self._core, pipeline, shader, slices)
         dispatch = Dispatch.of(name, shader, slices, Prepared(pipeline, [descriptors.handle], push, groups))
-        self._sets[id(dispatch)] = descriptors
+        self._sets[id(dispatch)] = dispatch, descriptors
         return dispatch
 
     def release(self, dispatch: Dispatch) -> None:
-        descriptors = self._sets.pop(id(dispatch), None)
-        if descriptors is not None:
-            api().vkDestroyDescriptorPool(self._core.handle, descriptors.pool, None)
+        owned = self._sets.pop(id(dispatch), None)
+        if owned is not None:
+            self._core.end_pending()
+            api().vkDestroyDescriptorPool(self._core.handle, owned[1].pool, None)
 
     def recording(self, *, timestamps: bool = False) -> VulkanRecording:
         self.check_open()
         return VulkanRecording(self._core, timestamps=timestamps and self.timestamps)
 
+    def _forget(self) -> None:
+        self._core.forget_owned()
+        self._sets.clear()
+
     def _release(self) -> None:
         """Newest first."""
         self._core.close_owned()
-        for descriptors in self._sets.values():
+        for _, descriptors in self._sets.values():
             api().vkDestroyDescriptorPool(self._core.handle, descriptors.pool, None)
         self._sets.clear()
         self._pipelines.close()

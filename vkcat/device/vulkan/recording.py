@@ -50,10 +50,11 @@ class VulkanRecording:
         self._submit_info.pCommandBuffers = self._pointers
         self._fences = vk.ffi.new("VkFence[]", [self._fence])
         self._lib = vk.lib
-        self._pending = False
+        self._submitted = False
 
     def record(self, commands: Sequence[Command]) -> None:
         vk = api()
+        self._settle()
         self._dispatches = sum(isinstance(command, Dispatch) for command in commands)
         with calling("recording a command buffer"):
             if self._timestamps:
@@ -109,19 +110,38 @@ class VulkanRecording:
         compute = vk.VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT
         vk.vkCmdPipelineBarrier(self._commands, compute, stage, 0, 1, [barrier], 0, None, 0, None)
 
+    def _settle(self) -> None:
+        """End what an interruption left under way. Raises `DeviceError` when the recording has been closed."""
+        self._core.check_owned(self, "recording")
+        if id(self) in self._core.pending:
+            # Not the fence: whether it was given to the queue at all is not known.
+            checked(self._lib.vkQueueWaitIdle(self._core.queue), "vkQueueWaitIdle")
+            checked(self._lib.vkResetFences(self._core.handle, 1, self._fences), "vkResetFences")
+            self._core.pending.discard(id(self))
+
     def submit(self) -> None:
+        self._settle()
+        # Before it is so: an interruption may come between any two lines.
+        self._submitted = False
+        self._core.pending.add(id(self))
         checked(self._lib.vkQueueSubmit(self._core.queue, 1, self._submit_info, self._fence), "vkQueueSubmit")
-        self._pending = True
+        self._submitted = True
 
     def wait(self) -> None:
+        """For the last submission, if it was not waited for."""
+        if not self._submitted or id(self) not in self._core.pending:
+            self._settle()
+            return
         lib, handle = self._lib, self._core.handle
         result = lib.vkWaitForFences(handle, 1, self._fences, 1, TIMEOUT_NS)
         if result == 2:
             expected = f"the submission to end within {TIMEOUT_NS // 10**9} s"
             raise DeviceError(mismatch(self._core.info.name, expected, "a timeout"))
         checked(result, "vkWaitForFences")
+        # From here on the fence says nothing.
+        self._submitted = False
         checked(lib.vkResetFences(handle, 1, self._fences), "vkResetFences")
-        self._pending = False
+        self._core.pending.discard(id(self))
 
     def kernel_ns(self) -> list[float]:
         info = self._core.info
@@ -144,8 +164,8 @@ class VulkanRecording:
         if not self._core.disown(self):
             return
         vk, handle = api(), self._core.handle
-        if self._pending:
-            vk.lib.vkQueueWaitIdle(self._core.queue)
+        self._core.end_pending()
+        self._core.pending.discard(id(self))
         vk.vkDestroyFence(handle, self._fence, None)
         vk.vkFreeCommandBuffers(handle, self._core.command_pool, 1, [self._commands])
         if self._queries is not None:
