@@ -186,8 +186,9 @@ class Executor:
         # Only inputs: of others there may be a view that was made to read them.
         view = self._view(tensor, self._parity, Memory.UPLOAD) if tensor.role is Role.INPUT else None
         if view is not None and view.shape == values.shape and view.dtype == values.dtype:
-            view[...] = values
+            # Noted first: a write that is interrupted is not left to one slot alone.
             self._written[tensor] = self._parity
+            view[...] = values
             return
         if values.shape != tensor.shape or values.dtype != tensor.dtype:
             expected, got = f"{tensor.dtype} {tensor.shape}", f"{values.dtype} {values.shape}"
@@ -262,9 +263,9 @@ class Executor:
 
     @_exclusive
     def finish(self) -> None:
-        """Wait for the oldest launch."""
-        assert self._last is not None, "nothing was launched"
-        self._last.finish()
+        """Wait for the oldest launch, if there is one."""
+        if self._last is not None:
+            self._last.finish()
 
     @_exclusive
     def timed_step(self, graph: str) -> list[float]:
@@ -276,9 +277,10 @@ class Executor:
     def _advance(self, run: Runner, graph: str) -> None:
         self._last = run
         run(graph, self._parity)
-        self._parity ^= 1
+        # Before the turn: a step that is interrupted until then is made again with the inputs it had.
         if self._written:
             self.settle_inputs()
+        self._parity ^= 1
 
     @_exclusive
     def settle_inputs(self) -> None:

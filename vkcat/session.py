@@ -38,7 +38,8 @@ class Session:
 
     Sequences of 8 steps or more are read many steps at a time, unless `chunked` is off or each step is to be told of;
     the last bits of what they give are not those of single steps. The reference always goes step by step. `on_step` is
-    given the telemetry of each step (see vkcat/telemetry.py), which only then is computed.
+    given the telemetry of each step (see vkcat/telemetry.py), which only then is computed. After an interruption, as by
+    KeyboardInterrupt, streams are where they happened to be: `reset` them all, or `load_state`.
     Outputs are (B, V) logits, or (B, N) of a continuous output, in float32 (in the reference, float64).
     """
 
@@ -319,6 +320,8 @@ class Session:
 
     def _write_mode(self, mode: Array) -> None:
         if not np.array_equal(mode, self._mode):
+            # Until it is written it is not known what is there.
+            self._mode = np.zeros(0, np.uint32)
             self._steps.write(self.model.mode, mode)
             self._mode = mode
 
