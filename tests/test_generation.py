@@ -167,3 +167,19 @@ def test_unrolled_needs_a_backend_that_can(both_backends: list[Device]) -> None:
     for device in both_backends[1:]:
         with pytest.raises(DeviceError, match="unrolled: expected a backend whose recordings may write a tensor more"):
             vkcat.Session(stored(CONFIGS["gru"]), device=device, schedule="unrolled")
+
+
+@pytest.mark.parametrize("after", [0, 1, 2])
+def test_reset_so_many_steps_after_a_token_was_read(device: Device, after: int) -> None:
+    """Drawn tokens are read from where a reset writes, which is no input."""
+    session = vkcat.Session(stored(CONFIGS["gru"]), device=device)
+    drawn = []
+    for _ in range(2):
+        session.prefill([1])
+        drawn.append(session.generate(1, **SAMPLING).tolist())
+        for token in range(after):
+            session.step([token])
+        session.reset()
+    session.prefill([1])
+    assert drawn[0] == drawn[1]
+    session.close()

@@ -65,17 +65,14 @@ def _exclusive(method: Callable[Concatenate[Executor, P], R]) -> Callable[Concat
 
 
 def _running(method: Callable[Concatenate[Executor, P], R]) -> Callable[Concatenate[Executor, P], R]:
-    """A method that changes what the device holds: cut short by any error or interrupt, nobody knows what is there."""
+    """A method that changes what the device holds: when Vulkan fails in it, nobody knows what is there."""
 
     @wraps(method)
     def whole(self: Executor, /, *args: P.args, **kwargs: P.kwargs) -> R:
         try:
             return method(self, *args, **kwargs)
-        except InputError:
-            # Refused before anything was done.
-            raise
-        except BaseException as error:
-            self._cut_short = self._cut_short or type(error).__name__
+        except DeviceError as error:
+            self._failed = self._failed or type(error).__name__
             raise
 
     return _exclusive(whole)
@@ -108,7 +105,7 @@ class Executor:
         self.device = device
         self._closed = False
         # What ended a step before it was done.
-        self._cut_short = ""
+        self._failed = ""
         self._make_runner = partial(RUNNERS[schedule_name], device, submit_limit_ms=submit_limit_ms)
         self._timestamps = timestamps
         self._shaders = shaders or {}
@@ -134,9 +131,9 @@ class Executor:
         self.device.check_open()
         if self._closed:
             raise DeviceError(mismatch("executor", "one that is open", "one that has been closed"))
-        if self._cut_short:
+        if self._failed:
             remedy = "make it anew, and go on from a saved state"
-            raise DeviceError(mismatch("executor", "one whose last step was done", self._cut_short, remedy))
+            raise DeviceError(mismatch("executor", "one whose last step was done", self._failed, remedy))
 
     @_exclusive
     def add(self, graphs: Sequence[Graph]) -> None:
@@ -211,10 +208,12 @@ class Executor:
         """
         if tensor.role is Role.WEIGHT and tensor not in self.plan.regions:
             return
-        view = self._view(tensor, self._parity, Memory.UPLOAD)
+        # Only inputs: of others there may be a view that was made to read them.
+        view = self._view(tensor, self._parity, Memory.UPLOAD) if tensor.role is Role.INPUT else None
         if view is not None and view.shape == values.shape and view.dtype == values.dtype:
-            view[...] = values
+            # Noted first: a write that is interrupted is not left to one slot alone.
             self._written[tensor] = self._parity
+            view[...] = values
             return
         if values.shape != tensor.shape or values.dtype != tensor.dtype:
             expected, got = f"{tensor.dtype} {tensor.shape}", f"{values.dtype} {values.shape}"
@@ -289,9 +288,9 @@ class Executor:
 
     @_running
     def finish(self) -> None:
-        """Wait for the oldest launch."""
-        assert self._last is not None, "nothing was launched"
-        self._last.finish()
+        """Wait for the oldest launch, if there is one."""
+        if self._last is not None:
+            self._last.finish()
 
     @_running
     def timed_step(self, graph: str) -> list[float]:
@@ -303,9 +302,10 @@ class Executor:
     def _advance(self, run: Runner, graph: str) -> None:
         self._last = run
         run(graph, self._parity)
-        self._parity ^= 1
+        # Before the turn: a step that is interrupted until then is made again with the inputs it had.
         if self._written:
             self.settle_inputs()
+        self._parity ^= 1
 
     @_running
     def settle_inputs(self) -> None:

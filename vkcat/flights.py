@@ -41,19 +41,21 @@ class Flights:
     def launch(self, most: int) -> Flight:
         """Launch at most so many steps: a power of two, so that few different numbers are ever recorded."""
         flight = Flight(1 << (most.bit_length() - 1), self.drawn.copy())
+        # Among them before it is launched and until it has been read, whatever interrupts either.
+        self._flying.append(flight)
         self._steps.launch(GRAPH, flight.count)
         self.drawn = self.drawn + flight.count
-        self._flying.append(flight)
         return flight
 
     def land(self, flight: Flight) -> bool:
         """Wait for a launch and for those before it, and read what they drew. Returns whether it was still to land."""
         landing = flight in self._flying
         while flight in self._flying:
-            first = self._flying.popleft()
+            first = self._flying[0]
             self._steps.finish()
             at = (first.position[:, None] + np.arange(first.count)) % self._history.shape[1]
             first.tokens = np.take_along_axis(self._steps.read(self._history), at, axis=1)
+            self._flying.popleft()
         return landing
 
     def forget(self) -> None:

@@ -67,6 +67,12 @@ class Runner:
         """The device's; None in the reference."""
         return self._device.info if self._device is not None else None
 
+    def binds(self, count: int) -> bool:
+        """Whether there is a device, and its shaders may have so many storage buffers."""
+        if self._device is None:
+            return False
+        return count <= self._device.info.limits.max_per_stage_descriptor_storage_buffers
+
     @property
     def dtype(self) -> type[np.floating[Any]]:
         """What states are in: float64 in the reference."""

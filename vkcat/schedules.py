@@ -54,7 +54,7 @@ class Runner(Protocol):
         ...
 
     def finish(self) -> None:
-        """Wait for the oldest launch."""
+        """Wait for the oldest launch, if there is one."""
         ...
 
     def kernel_ns(self) -> list[float]:
@@ -220,8 +220,9 @@ class _Unrolled(_Replay):
         busy = [launch.recording for launch in self._launched]
         recording = next(one for one in pair if one not in busy)
         begin = perf_counter_ns()
-        recording.submit()
+        # Known before it is under way and until it has been waited for, whatever interrupts either.
         self._launched.append(_Launch(recording, graph, count, begin))
+        recording.submit()
         self.times = HostTimes(submit=perf_counter_ns() - begin, submits=1)
 
     def _record_chunk(self, graph: str, parity: int, count: int) -> list[Recording]:
@@ -237,10 +238,13 @@ class _Unrolled(_Replay):
         return pair
 
     def finish(self) -> None:
-        launch = self._launched.popleft()
+        if not self._launched:
+            return
+        launch = self._launched[0]
         waited = perf_counter_ns()
         launch.recording.wait()
         end = perf_counter_ns()
+        self._launched.popleft()
         self.times.wait += end - waited
         # What was launched behind another began when that one ended.
         per_step = (end - max(launch.begin, self._last_end)) / launch.count

@@ -20,7 +20,7 @@ from vkcat.errors import DeviceError, InputError, ModelError, mismatch
 from vkcat.flights import GRAPH, Flight, Flights
 from vkcat.graph import Tensor
 from vkcat.images import cut
-from vkcat.model import build_stream, reads_rows, stream_rows
+from vkcat.model import ROW_BINDINGS, build_stream, reads_rows, stream_rows
 from vkcat.ops.gates import HOLD, RESTART, STEP
 from vkcat.runner import Runner, started
 from vkcat.schedules import SUBMIT_LIMIT_MS
@@ -39,7 +39,8 @@ class Session:
 
     Sequences of 8 steps or more are read many steps at a time, unless `chunked` is off or each step is to be told of;
     the last bits of what they give are not those of single steps. The reference always goes step by step. `on_step` is
-    given the telemetry of each step (see vkcat/telemetry.py), which only then is computed.
+    given the telemetry of each step (see vkcat/telemetry.py), which only then is computed. After an interruption, as by
+    KeyboardInterrupt, streams are where they happened to be: `reset` them all, or `load_state`.
     Outputs are (B, V) logits, or (B, N) of a continuous output, in float32 (in the reference, float64).
     """
 
@@ -76,7 +77,7 @@ class Session:
         """What a session remembers besides what is on the device, before anything was read."""
         batch, on_step = self.batch, self._on_step
         self._chunks: Chunks | None = None
-        if chunked and on_step is None and not runner.is_reference and reads_rows(self.model.config.stack):
+        if chunked and on_step is None and runner.binds(ROW_BINDINGS) and reads_rows(self.model.config.stack):
             make = partial(stream_rows, self.model)
             self._chunks = Chunks(make, self._steps, runner, self.model.shared.constants)
         self._outputs: Array = np.zeros((batch, self.model.width), self._dtype)
@@ -347,6 +348,8 @@ class Session:
 
     def _write_mode(self, mode: Array) -> None:
         if not np.array_equal(mode, self._mode):
+            # Until it is written it is not known what is there.
+            self._mode = np.zeros(0, np.uint32)
             self._steps.write(self.model.mode, mode)
             self._mode = mode
 

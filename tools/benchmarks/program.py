@@ -158,6 +158,9 @@ class _Notes(Lifetime):
         del timestamps
         return _NoRecording()
 
+    def _forget(self) -> None:
+        """Memory alone."""
+
     def _release(self) -> None:
         """There is nothing to release."""
 

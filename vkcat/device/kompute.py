@@ -74,10 +74,12 @@ class KomputeBuffer:
     @property
     def mapped(self) -> Words:
         """Live words: of the tensor itself for UPLOAD, of its staging copy for READBACK."""
+        self._device.check_tensor(self)
         words: Words = self.tensor.data()
         return words
 
     def write(self, words: Words, offset: int = 0) -> None:
+        self._device.check_tensor(self)
         if self._memory is not Memory.UPLOAD and words.nbytes != self._nbytes:
             # The staging copy may be older than the tensor; only a whole write may replace it unread.
             self._device.copy_to_host(self)
@@ -86,6 +88,7 @@ class KomputeBuffer:
             self._device.copy_to_device(self)
 
     def read(self, nbytes: int, offset: int = 0) -> Words:
+        self._device.check_tensor(self)
         if self._memory is not Memory.UPLOAD:
             self._device.copy_to_host(self)
         return self.mapped[offset // 4 : (offset + nbytes) // 4].copy()
@@ -132,6 +135,7 @@ class KomputeRecording:
 
     def record(self, commands: Sequence[Command]) -> None:
         kp = _kp()
+        self._device.check_sequence(self)
         self._destroy()
         self._begin_sequence()
         if not commands:
@@ -170,6 +174,7 @@ class KomputeRecording:
             self._copied |= wanted
 
     def submit(self) -> None:
+        self._device.check_sequence(self)
         for sequence in self._sequences:
             sequence.eval()
 
@@ -251,6 +256,18 @@ class KomputeDevice(Lifetime):
     def disown_tensor(self, buffer: KomputeBuffer) -> bool:
         return self._tensors.pop(id(buffer), None) is not None
 
+    def check_tensor(self, buffer: KomputeBuffer) -> None:
+        """Raises `DeviceError` when the buffer has been closed, or is another device's: kp crashes on either."""
+        self._check_owned(buffer, self._tensors, "buffer")
+
+    def check_sequence(self, recording: KomputeRecording) -> None:
+        """Likewise."""
+        self._check_owned(recording, self._sequences, "recording")
+
+    def _check_owned(self, thing: object, owned: Mapping[int, object], subject: str) -> None:
+        if id(thing) not in owned:
+            raise DeviceError(mismatch(subject, f"one that is open on {self.info.name}", "one that is not"))
+
     def own_sequence(self, recording: KomputeRecording) -> None:
         self._sequences[id(recording)] = recording
 
@@ -283,6 +300,8 @@ class KomputeDevice(Lifetime):
         check_dispatch(name, shader, slices, push, groups, self.info)
         if [binding.index for binding in shader.interface.bindings] != list(range(len(slices))):
             raise DeviceError(mismatch(f"{name}: bindings", "0, 1, 2, ... for kompute", shader.interface.bindings))
+        for binding, part in zip(shader.interface.bindings, slices, strict=True):
+            self._check_owned(part.buffer, self._tensors, f"{name}: {binding.name}: buffer")
         tensors = [part.buffer.tensor for part in slices]  # type: ignore[attr-defined]
         # kp reads every constant as float bits when the specialisation constants are floats: send bits as they are.
         constants = np.array(spec, np.uint32).view(np.float32)
@@ -301,6 +320,9 @@ class KomputeDevice(Lifetime):
         del timestamps
         self.check_open()
         return KomputeRecording(self)
+
+    def _forget(self) -> None:
+        self._tensors, self._sequences, self._algorithms = {}, {}, {}
 
     def _release(self) -> None:
         """Destroy sequences, algorithms, tensors, then the manager: kp crashes in any other order."""

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from abc import ABC, abstractmethod
 from threading import RLock
+from weakref import WeakSet
 
 from vkcat.device.interface import DeviceInfo
 from vkcat.errors import DeviceError, DeviceLostError, mismatch
+
+_open: WeakSet[Lifetime] = WeakSet()
 
 
 class Lifetime(ABC):
@@ -16,11 +20,13 @@ class Lifetime(ABC):
         self.info = info
         self.lock = RLock()
         self._closed = False
+        self._end = mismatch(info.name, "an open device", "one that has been closed")
+        _open.add(self)
 
     def check_open(self) -> None:
-        """Raises `DeviceError` when the device has been closed or lost."""
+        """Raises `DeviceError` when the device has been closed or lost, or another process opened it."""
         if self._closed:
-            raise DeviceError(mismatch(self.info.name, "an open device", "one that has been closed"))
+            raise DeviceError(self._end)
         if self.lost:
             remedy = "open it anew, and go on from a saved state"
             raise DeviceLostError(mismatch(self.info.name, "a device that works", "one that was lost", remedy))
@@ -36,5 +42,28 @@ class Lifetime(ABC):
                 self._closed = True
                 self._release()
 
+    def abandon(self) -> None:
+        """Leave the device to the process that opened it. In one forked from that, the driver's threads do not run, so
+        that whatever waits for them never ends, and the lock may be held by a thread that is not there."""
+        self.lock = RLock()
+        self._closed = True
+        expected = "a device that this process opened"
+        self._end = mismatch(self.info.name, expected, "one from before the fork", "open another")
+        self._forget()
+
     @abstractmethod
     def _release(self) -> None: ...
+
+    @abstractmethod
+    def _forget(self) -> None:
+        """Hold nothing any more that could be closed."""
+
+
+def _abandon_all() -> None:
+    for device in list(_open):
+        device.abandon()
+
+
+# Windows has no fork.
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_abandon_all)

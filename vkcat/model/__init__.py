@@ -4,7 +4,7 @@ from vkcat.config import ModelConfig, StreamConfig
 from vkcat.errors import ModelError, mismatch
 from vkcat.model.at_once import with_rows
 from vkcat.model.interface import Model, fused_for, fused_model, initial_weights
-from vkcat.model.rows import Rows, lengths_input, reads_rows, stream_rows
+from vkcat.model.rows import ROW_BINDINGS, Rows, lengths_input, reads_rows, stream_rows
 from vkcat.model.sequence import SequenceModel, build_sequence, sequence_rows
 from vkcat.model.stream import StreamModel, build_stream
 from vkcat.model.transducer import TransducerModel, build_transducer
@@ -32,6 +32,7 @@ def build(config: ModelConfig, batch: int = 1) -> Model:
 
 
 __all__ = [
+    "ROW_BINDINGS",
     "Model",
     "Rows",
     "SequenceModel",

@@ -13,6 +13,7 @@ from vkcat.config import Block, ExpertsBlock, GruBlock, Stack
 from vkcat.graph import Graph, Role, Tensor
 from vkcat.model.stack import embed, finish_stack, run_blocks, scope_of
 from vkcat.model.stream import StreamModel, add_head, embed_patches, project_features
+from vkcat.ops import OPS
 
 
 @dataclass(frozen=True)
@@ -26,6 +27,10 @@ class Rows:
     inputs: tuple[Tensor, ...]
     lengths: Tensor | None
     outputs: tuple[Tensor, ...]
+
+
+ROW_BINDINGS = max(len(kernel.shapes) for kernel in OPS.values() if "lengths" in kernel.shapes)
+"""Storage buffers of the op that needs most: on a device with fewer, sequences are read step by step."""
 
 
 def reads_rows(stack: Stack) -> bool:

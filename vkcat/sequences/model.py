@@ -14,7 +14,7 @@ from vkcat.chunks import Chunks, in_pieces
 from vkcat.config import StreamConfig
 from vkcat.device.interface import Device
 from vkcat.errors import InputError, ModelError, mismatch
-from vkcat.model import Rows, build_sequence, reads_rows, sequence_rows
+from vkcat.model import ROW_BINDINGS, Rows, build_sequence, reads_rows, sequence_rows
 from vkcat.model.sequence import Pass
 from vkcat.ops.gates import RESTART
 from vkcat.runner import Runner, started
@@ -52,7 +52,7 @@ class Sequences:
         self._dtype = runner.dtype
         self._steps = started(runner, self.model, stored.weights)
         self._chunks: Chunks | None = None
-        if not runner.is_reference and reads_rows(stored.config.stack):
+        if runner.binds(ROW_BINDINGS) and reads_rows(stored.config.stack):
             self._chunks = Chunks(self._rows, self._steps, runner, self.model.shared.constants)
         self._passes: dict[int, Mapping[str, Rows]] = {}
 

@@ -1,4 +1,4 @@
-"""A logical device with its queue and command pool, and the list of what was made on it."""
+"""A logical device with its queue and command pool, and the lists of what was made on it and what is under way."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from vkcat.device.interface import DeviceInfo
 from vkcat.device.vulkan.api import api, calling, checked
-from vkcat.errors import DeviceError, DeviceLostError, OutOfMemoryError
+from vkcat.errors import DeviceError, DeviceLostError, OutOfMemoryError, mismatch
 
 CREATION_FEEDBACK = "VK_EXT_pipeline_creation_feedback"
 CALIBRATED_TIMESTAMPS = {"VK_EXT_calibrated_timestamps": "EXT", "VK_KHR_calibrated_timestamps": "KHR"}
@@ -31,6 +31,7 @@ class Core:
         self.last_dispatch = ""
         self.lost = False
         self._owned: dict[int, Closable] = {}
+        self.pending: set[int] = set()
         priorities = vk.ffi.new("float[]", [1.0])
         family = info.compute_queue_family
         queue = vk.VkDeviceQueueCreateInfo(queueFamilyIndex=family, queueCount=1, pQueuePriorities=priorities)
@@ -57,7 +58,7 @@ class Core:
                 made.callback(vk.vkDestroyCommandPool, self.handle, self.command_pool, None)
                 self._once = self.command_buffer()
                 self._made = made.pop_all()
-        self._once_pending = False
+        self._once_clean = True
         # Made here, so that a copy, of which a model's weights take some dozens, makes nothing.
         self._once_begin = vk.ffi.new("VkCommandBufferBeginInfo *")
         self._once_begin.sType = vk.VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO
@@ -83,28 +84,23 @@ class Core:
         """Record and run `commands`, and wait for them: for copies outside the steps."""
         vk = api()
         lib, none = vk.lib, vk.ffi.NULL
-        if self._once_pending:
+        if not self._once_clean:
+            # The last was cut short, and may be under way, or half recorded.
             self.drain()
+            lib.vkResetCommandBuffer(self._once, 0)
+        self._once_clean = False
         self.check(lib.vkBeginCommandBuffer(self._once, self._once_begin), "vkBeginCommandBuffer for a copy")
         commands(self._once)
-        ended = lib.vkEndCommandBuffer(self._once)
-        if ended != 0:
-            # It can be begun again only when it is reset.
-            lib.vkResetCommandBuffer(self._once, 0)
-        self.check(ended, "vkEndCommandBuffer for a copy")
+        self.check(lib.vkEndCommandBuffer(self._once), "vkEndCommandBuffer for a copy")
+        self.pending.add(id(self))
         self.check(lib.vkQueueSubmit(self.queue, 1, self._once_submit, none), "vkQueueSubmit of a copy")
-        self._once_pending = True
-        try:
-            self.drain()
-        finally:
-            if self._once_pending:
-                # What it copies may be destroyed next.
-                self.settle()
+        self.drain()
+        self._once_clean = True
 
     def drain(self) -> None:
         """Wait until the queue has nothing left to do."""
         self.check(api().lib.vkQueueWaitIdle(self.queue), "vkQueueWaitIdle")
-        self._once_pending = False
+        self.pending.discard(id(self))
 
     def check(self, result: int, call: str) -> None:
         """Raises a `DeviceError` naming the call and the last dispatch submitted, unless the result is VK_SUCCESS."""
@@ -121,6 +117,21 @@ class Core:
     def disown(self, thing: Closable) -> bool:
         """Whether `thing` was still to be closed."""
         return self._owned.pop(id(thing), None) is not None
+
+    def check_owned(self, thing: Closable, subject: str) -> None:
+        """Raises `DeviceError` when `thing` has been closed, or is another device's: drivers crash on either."""
+        if id(thing) not in self._owned:
+            raise DeviceError(mismatch(subject, f"one that is open on {self.info.name}", "one that is not"))
+
+    def forget_owned(self) -> None:
+        """Close nothing of what there is."""
+        self._owned.clear()
+        self.pending.clear()
+
+    def end_pending(self) -> None:
+        """Wait for what is under way, if anything: before something is destroyed that it may use."""
+        if self.pending:
+            self.settle()
 
     def close_owned(self) -> None:
         """Wait for the device, then close what is left on it, newest first."""

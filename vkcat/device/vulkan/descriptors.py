@@ -26,6 +26,8 @@ def bind(core: Core, pipeline: Pipeline, shader: Shader, slices: Sequence[Slice]
 
     A model has some dozens, so the calls are made straight through cffi.
     """
+    for binding, part in zip(shader.interface.bindings, slices, strict=True):
+        core.check_owned(part.buffer, f"{shader.name}: {binding.name}: buffer")
     vk = api()
     ffi, lib, device, subject = vk.ffi, vk.lib, core.handle, f"{shader.name}: descriptor set"
     kind = vk.VK_DESCRIPTOR_TYPE_STORAGE_BUFFER

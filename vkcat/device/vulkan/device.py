@@ -97,11 +97,16 @@ class VulkanDevice(Lifetime):
     def release(self, dispatch: Dispatch) -> None:
         kept = self._sets.pop(id(dispatch), None)
         if kept is not None:
+            self._core.end_pending()
             api().vkDestroyDescriptorPool(self._core.handle, kept[1].pool, None)
 
     def recording(self, *, timestamps: bool = False) -> VulkanRecording:
         self.check_open()
         return VulkanRecording(self._core, timestamps=timestamps and self.timestamps)
+
+    def _forget(self) -> None:
+        self._core.forget_owned()
+        self._sets.clear()
 
     def _destroy_sets(self) -> None:
         for _, descriptors in self._sets.values():

@@ -73,11 +73,13 @@ class VulkanBuffer:
 
     @property
     def mapped(self) -> Words:
+        self._core.check_owned(self, "buffer")
         if self._words is None:
             raise ValueError("a DEVICE buffer is not mapped; use read and write")
         return self._words
 
     def _check(self, nbytes: int, offset: int) -> None:
+        self._core.check_owned(self, "buffer")
         if offset % 4 or nbytes % 4 or not 0 <= offset <= offset + nbytes <= self._nbytes:
             raise DeviceError(mismatch("buffer access", f"words within {self._nbytes} bytes", f"{nbytes} at {offset}"))
 
@@ -99,6 +101,7 @@ class VulkanBuffer:
             return
         vk = api()
         self._words = None
+        self._core.end_pending()
         vk.vkDestroyBuffer(self._core.handle, self.handle, None)
         if self._memory is not None:
             vk.vkFreeMemory(self._core.handle, self._memory, None)

@@ -55,10 +55,11 @@ class VulkanRecording:
         self._submit_info.pCommandBuffers = self._pointers
         self._fences = vk.ffi.new("VkFence[]", [self._fence])
         self._lib = vk.lib
-        self._pending = False
+        self._submitted = False
 
     def record(self, commands: Sequence[Command]) -> None:
         vk = api()
+        self._settle()
         dispatches = [command for command in commands if isinstance(command, Dispatch)]
         self._dispatches = len(dispatches)
         self._last_dispatch = dispatches[-1].name if dispatches else ""
@@ -117,18 +118,37 @@ class VulkanRecording:
         compute = vk.VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT
         vk.vkCmdPipelineBarrier(self._commands, compute, stage, 0, 1, [barrier], 0, None, 0, None)
 
+    def _settle(self) -> None:
+        """End what an interruption left under way. Raises `DeviceError` when the recording has been closed."""
+        self._core.check_owned(self, "recording")
+        if id(self) in self._core.pending:
+            # Not the fence: whether it was given to the queue at all is not known.
+            self._core.drain()
+            self._core.check(self._lib.vkResetFences(self._core.handle, 1, self._fences), "vkResetFences")
+            self._core.pending.discard(id(self))
+
     def submit(self) -> None:
         core = self._core
+        self._settle()
+        # Before it is so: an interruption may come between any two lines.
+        self._submitted = False
+        core.pending.add(id(self))
         core.last_dispatch = self._last_dispatch
         core.check(self._lib.vkQueueSubmit(core.queue, 1, self._submit_info, self._fence), "vkQueueSubmit")
-        self._pending = True
+        self._submitted = True
 
     def wait(self) -> None:
+        """For the last submission, if it was not waited for."""
         lib, core = self._lib, self._core
+        if not self._submitted or id(self) not in core.pending:
+            self._settle()
+            return
         result = lib.vkWaitForFences(core.handle, 1, self._fences, 1, TIMEOUT_NS)
         core.check(result, f"vkWaitForFences within {TIMEOUT_NS // 10**9} s")
+        # From here on the fence says nothing.
+        self._submitted = False
         core.check(lib.vkResetFences(core.handle, 1, self._fences), "vkResetFences")
-        self._pending = False
+        core.pending.discard(id(self))
 
     def kernel_ns(self) -> list[float]:
         info = self._core.info
@@ -151,8 +171,8 @@ class VulkanRecording:
         if not self._core.disown(self):
             return
         vk, handle = api(), self._core.handle
-        if self._pending:
-            self._core.settle()
+        self._core.end_pending()
+        self._core.pending.discard(id(self))
         vk.vkDestroyFence(handle, self._fence, None)
         vk.vkFreeCommandBuffers(handle, self._core.command_pool, 1, [self._commands])
         if self._queries is not None:
