@@ -14,6 +14,7 @@ from pathlib import Path
 
 SOURCES = Path(__file__).parent / "layer"
 NAME = "VK_LAYER_VKCAT_test"
+INSTALLED = "/usr/share/vulkan/explicit_layer.d"
 
 # VkResult
 OUT_OF_HOST_MEMORY, OUT_OF_DEVICE_MEMORY, INITIALIZATION_FAILED, DEVICE_LOST, MEMORY_MAP_FAILED = -1, -2, -3, -4, -5
@@ -49,12 +50,17 @@ def _library() -> Path:
 def variables(**settings: float) -> dict[str, str]:
     """What a process's environment needs so that its devices have these properties, named as in Vulkan.
 
-    The layer is the last, next to the driver.
+    With properties the layer is the last, next to the driver, so that the validation layer takes them for the device's.
+    Without, when calls are to fail, it is the first: the validation layer cannot tell that a lost device uses nothing
+    more, and sees what then becomes of a driver that did not fail.
     """
-    before = os.environ.get("VK_INSTANCE_LAYERS", "")
+    before = [name for name in os.environ.get("VK_INSTANCE_LAYERS", "").split(os.pathsep) if name not in ("", NAME)]
+    own = str(_library().parent)
+    layers, folders = ([*before, NAME], [INSTALLED, own]) if settings else ([NAME, *before], [own, INSTALLED])
     return {
-        "VK_ADD_LAYER_PATH": str(_library().parent),
-        "VK_INSTANCE_LAYERS": os.pathsep.join([*before.split(os.pathsep), NAME] if before else [NAME]),
+        # Older loaders order layers by where they are found, not as they are named.
+        "VK_LAYER_PATH": os.pathsep.join(folders),
+        "VK_INSTANCE_LAYERS": os.pathsep.join(layers),
         "VKCAT_TEST_LIBRARY": str(_library()),
         "VKCAT_TEST_LAYER": " ".join(f"{name}={number}" for name, number in settings.items()),
     }

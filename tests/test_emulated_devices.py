@@ -9,6 +9,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,7 +18,7 @@ from typing import Any
 import emulation
 import numpy as np
 import pytest
-from conftest import DRIVERS, HAS_KOMPUTE
+from conftest import DRIVERS, HAS_KOMPUTE, load_tool
 from stream_models import CONFIGS, config, stored
 
 from vkcat.device.backends import open_device
@@ -209,3 +210,30 @@ def test_a_counter_of_36_bits_that_wraps(driver: str) -> None:
         # A turn is 5.7e12 ns.
         assert max(times) < 1e9
         assert sum(times) > 0
+
+
+@pytest.mark.parametrize("driver", list(DRIVERS))
+def test_the_validation_layer_holds_to_what_is_shown(driver: str) -> None:
+    """Offsets that the driver takes and the emulated device does not, in a process of their own."""
+    code = (
+        "import emulation\n"
+        "from dataclasses import replace\n"
+        "from vkcat.device.backends import open_device\n"
+        "from vkcat.executor import Executor, device_packing\n"
+        "from vkcat.model import build_stream\n"
+        "from stream_models import CONFIGS\n"
+        f"device = open_device('vulkan', {DRIVERS[driver]!r})\n"
+        "packing = replace(device_packing(device), alignment=64)\n"
+        "graph = build_stream(CONFIGS['gru'], 1).graphs['tokens']\n"
+        "Executor(device, [graph], packing=packing).close()\n"
+        "device.close()\n"
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        messages = load_tool("with_validation").Messages(Path(folder))
+        environment = {**os.environ, **emulation.variables(minStorageBufferOffsetAlignment=1024), **messages.variables}
+        environment["VK_INSTANCE_LAYERS"] = emulation.variables(deviceType=2)["VK_INSTANCE_LAYERS"]
+        try:
+            subprocess.run([sys.executable, "-c", code], cwd=Path(__file__).parent, env=environment, check=True)
+            assert "minStorageBufferOffsetAlignment 0x400" in messages.text()
+        finally:
+            messages.close()

@@ -89,8 +89,8 @@ def test_another_device_goes_on_from_the_saved_state(driver: str) -> None:
     assert all(tokens == after[0] for tokens in after)
 
 
-def test_faults_are_seen_by_the_validation_layer_too() -> None:
-    """It stands above the layer that makes calls fail, and said nothing."""
+def test_what_was_done_after_faults_was_valid() -> None:
+    """The validation layer stands below the one that makes calls fail, and said nothing."""
     _runs("lavapipe")
     assert MESSAGES is not None
     assert MESSAGES.text() == ""

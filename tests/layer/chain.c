@@ -9,12 +9,16 @@
 // The loader keeps a pointer at the begin of every dispatchable object that is one for all of an instance or device.
 static const void *key_of(const void *handle) { return *(const void *const *)handle; }
 
+enum { MOST_PROPERTIES = 32 };
+
 typedef struct Link {
     struct Link *next;
     const void *key;
     VkInstance instance;
     VkDevice device;
     PFN_vkGetInstanceProcAddr instance_functions;
+    PFN_GetPhysicalDeviceProcAddr physical_functions;
+    PFN_vkVoidFunction created, destroyed, known[MOST_PROPERTIES];
     PFN_vkGetDeviceProcAddr device_functions;
 } Link;
 
@@ -56,8 +60,23 @@ static void drop(const void *key) {
     pthread_mutex_unlock(&lock);
 }
 
+// The loader answers for what is below the last layer only until the instance is made: after that with the first layer.
+static Link with_known(Link link) {
+    link.created = link.instance_functions(link.instance, "vkCreateDevice");
+    link.destroyed = link.instance_functions(link.instance, "vkDestroyInstance");
+    for (int at = 0; PROPERTIES[at].name != NULL && at < MOST_PROPERTIES; ++at) {
+        link.known[at] = link.instance_functions(link.instance, PROPERTIES[at].name);
+    }
+    return link;
+}
+
 PFN_vkVoidFunction below_instance(const void *handle, const char *name) {
     Link link = find(key_of(handle));
+    if (strcmp(name, "vkCreateDevice") == 0) return link.created;
+    if (strcmp(name, "vkDestroyInstance") == 0) return link.destroyed;
+    for (int at = 0; PROPERTIES[at].name != NULL; ++at) {
+        if (strcmp(PROPERTIES[at].name, name) == 0) return link.known[at];
+    }
     return link.instance_functions == NULL ? NULL : link.instance_functions(link.instance, name);
 }
 
@@ -76,10 +95,16 @@ static VKAPI_ATTR VkResult VKAPI_CALL our_vkCreateInstance(
         info = (VkLayerInstanceCreateInfo *)info->pNext;
     }
     PFN_vkGetInstanceProcAddr functions = info->u.pLayerInfo->pfnNextGetInstanceProcAddr;
+    PFN_GetPhysicalDeviceProcAddr physical_functions = info->u.pLayerInfo->pfnNextGetPhysicalDeviceProcAddr;
     info->u.pLayerInfo = info->u.pLayerInfo->pNext;
     VkResult result = ((PFN_vkCreateInstance)functions(NULL, "vkCreateInstance"))(create, allocator, instance);
     if (result == VK_SUCCESS) {
-        add((Link){.key = key_of(*instance), .instance = *instance, .instance_functions = functions});
+        add(with_known((Link){
+            .key = key_of(*instance),
+            .instance = *instance,
+            .instance_functions = functions,
+            .physical_functions = physical_functions,
+        }));
         count_objects("VkInstance", 1);
     }
     return result;
@@ -161,11 +186,20 @@ static VKAPI_ATTR PFN_vkVoidFunction VKAPI_CALL our_vkGetDeviceProcAddr(VkDevice
     return below != NULL && function != NULL ? function : below;
 }
 
+// For functions of physical devices alone, also of extensions that the loader does not know.
+static VKAPI_ATTR PFN_vkVoidFunction VKAPI_CALL our_GetPhysicalDeviceProcAddr(VkInstance instance, const char *name) {
+    for (const Intercepted *entry = PROPERTIES; entry->name != NULL; ++entry) {
+        if (strncmp(name, "vkGetPhysicalDevice", 19) == 0 && strcmp(entry->name, name) == 0) return entry->function;
+    }
+    PFN_GetPhysicalDeviceProcAddr next = find(key_of(instance)).physical_functions;
+    return next == NULL ? NULL : next(instance, name);
+}
+
 VK_LAYER_EXPORT VKAPI_ATTR VkResult VKAPI_CALL
 vkNegotiateLoaderLayerInterfaceVersion(VkNegotiateLayerInterface *negotiated) {
     negotiated->loaderLayerInterfaceVersion = CURRENT_LOADER_LAYER_INTERFACE_VERSION;
     negotiated->pfnGetInstanceProcAddr = our_vkGetInstanceProcAddr;
     negotiated->pfnGetDeviceProcAddr = our_vkGetDeviceProcAddr;
-    negotiated->pfnGetPhysicalDeviceProcAddr = NULL;
+    negotiated->pfnGetPhysicalDeviceProcAddr = our_GetPhysicalDeviceProcAddr;
     return VK_SUCCESS;
 }

@@ -1,7 +1,7 @@
 // A Vulkan layer for tests: a device with other properties than the real one, calls that fail, and a count of objects.
 //
-// It stands between the validation layer and the driver, so that validation holds callers to the emulated properties
-// and sees the failures as a driver's.
+// To show another device it stands between the validation layer and the driver, so that validation holds callers to what
+// is shown; to make calls fail it stands above both.
 #pragma once
 
 #include <stdbool.h>
