@@ -7,15 +7,20 @@ from __future__ import annotations
 import errno
 import itertools
 import os
+import re
 import stat
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
 from vkcat.errors import InputError, mismatch
 
 _counter = itertools.count()
+
+ABANDONED_S = 3600
+"""Seconds after which a temporary file's writer is taken to be gone."""
 
 
 @contextmanager
@@ -33,7 +38,9 @@ def replaced(path: Path) -> Iterator[Path]:
     temporary = target.with_name(f".{target.name}.{os.getpid()}.{next(_counter)}")
     try:
         yield temporary
+        _settle(temporary)
         os.replace(temporary, target)
+        _remove_abandoned(target)
     except BrokenPipeError:
         # Of standard output, inside the block.
         raise
@@ -41,6 +48,22 @@ def replaced(path: Path) -> Iterator[Path]:
         raise _refused(path, error.strerror) from error
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def _settle(path: Path) -> None:
+    """Have the file on the disk before it gets its name: after a loss of power it is the old one or the new one."""
+    with path.open("rb+") as file:
+        os.fsync(file.fileno())
+
+
+def _remove_abandoned(target: Path) -> None:
+    """Remove what processes left that were killed while they wrote this file."""
+    temporary = re.compile(re.escape(f".{target.name}.") + r"\d+\.\d+")
+    for entry in os.scandir(target.parent):
+        # Another process may be here too.
+        with suppress(FileNotFoundError):
+            if temporary.fullmatch(entry.name) and time.time() - entry.stat().st_mtime > ABANDONED_S:
+                Path(entry.path).unlink()
 
 
 def check_writable(path: Path) -> None:

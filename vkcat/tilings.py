@@ -92,8 +92,14 @@ def _tilings(path: Path, entries: Any) -> dict[str, Tiling]:
 
 
 def keep(path: Path, device: str, found: Mapping[str, Tiling]) -> None:
-    """Add tilings to the file, beside what others have added meanwhile. Raises `InputError`."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    """Add tilings to the file, beside what others have added before. Raises `InputError`.
+
+    Of two processes that do so at once, the file may have what one of them found alone.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(mismatch(str(path.parent), "a folder that can be made", error.strerror)) from error
     table = read(path)
     table[device] = {**table.get(device, {}), **found}
     numbers = {

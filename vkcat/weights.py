@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from safetensors import SafetensorError
 from safetensors.numpy import save_file
 
 from vkcat import config as configuration
@@ -84,7 +85,10 @@ def _check_values(path: Path, name: str, values: Array, good: NDArray[np.bool_],
 
 
 def save_model(folder: Path, config: ModelConfig, weights: Mapping[str, Array]) -> None:
-    """Write a model folder; `folder` appears whole or stays as it was. Raises `ModelError`."""
+    """Write a model folder; `folder` appears whole or stays as it was. Raises `ModelError`.
+
+    Only a process that is killed just then may leave it without a configuration, which is no model.
+    """
     # Only who writes a model waits for this.
     import tempfile
 
@@ -92,8 +96,9 @@ def save_model(folder: Path, config: ModelConfig, weights: Mapping[str, Array]) 
         dtype = array.dtype.newbyteorder("=").name
         _check_dtype(f"{folder}: {name}", array.shape, {"float32": "F32", "float16": "F16"}.get(dtype, dtype))
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        names = {configuration.FILE, FILE}
-        if not folder.is_dir() or {entry.name for entry in folder.iterdir()} != names:
+        # Weights alone are what a process left that was killed while it replaced a model.
+        models = ({configuration.FILE, FILE}, {FILE})
+        if not folder.is_dir() or {entry.name for entry in folder.iterdir()} not in models:
             raise ModelError(mismatch(str(folder), "a new or empty folder, or a model's", "something else"))
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
@@ -103,8 +108,12 @@ def save_model(folder: Path, config: ModelConfig, weights: Mapping[str, Array]) 
             (temporary / configuration.FILE).write_text(text + "\n", encoding="utf-8")
             save_file({key: np.ascontiguousarray(array) for key, array in weights.items()}, temporary / FILE)
             folder.mkdir(exist_ok=True)
-            # The weights first: a folder without a configuration is not yet a model.
+            # A folder without a configuration is not a model: never are there one's weights with another's.
+            (folder / configuration.FILE).unlink(missing_ok=True)
             for file in (FILE, configuration.FILE):
                 os.replace(temporary / file, folder / file)
+    except SafetensorError as error:
+        # Of a full disk, too.
+        raise ModelError(mismatch(str(folder), "a folder that can be written", str(error))) from error
     except OSError as error:
         raise ModelError(mismatch(str(folder), "a folder that can be written", error.strerror)) from error

@@ -13,11 +13,12 @@ import os
 import struct
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from vkcat.errors import InputError, mismatch
-from vkcat.files import contents, replaced
+from vkcat.files import ABANDONED_S, contents, replaced
 from vkcat.usercache import cache_folder
 
 VARIABLE = "VKCAT_PIPELINE_CACHE"
@@ -29,7 +30,6 @@ MOST_BYTES = 64 << 20
 _MAGIC = b"vkcatPC1"
 _HEAD = struct.Struct("<8sIIII16s32sQ")
 _VULKAN_HEAD = struct.Struct("<IIII16s")
-_ABANDONED_S = 3600
 
 
 @dataclass(frozen=True)
@@ -128,13 +128,16 @@ def write(path: Path, driver: Driver, data: bytes, most: int = MOST_BYTES) -> No
 def _bound(folder: Path, newest: Path, most: int) -> None:
     """Remove the oldest files beyond so many bytes, and what a process left that ended while it wrote."""
     total = 0
-    found = [entry for entry in os.scandir(folder) if ".bin" in entry.name and entry.is_file(follow_symlinks=False)]
-    ages = sorted(((entry.stat().st_mtime, entry) for entry in found), key=lambda pair: pair[0], reverse=True)
-    for changed, entry in ages:
+    found = []
+    for entry in os.scandir(folder):
+        # Another process may rename or remove it meanwhile.
+        with suppress(FileNotFoundError):
+            if ".bin" in entry.name and entry.is_file(follow_symlinks=False):
+                found.append((entry.stat(), entry))
+    for known, entry in sorted(found, key=lambda pair: pair[0].st_mtime, reverse=True):
         temporary = not entry.name.endswith(".bin")
-        if temporary and time.time() - changed < _ABANDONED_S:
+        if temporary and time.time() - known.st_mtime < ABANDONED_S:
             continue
-        total += entry.stat().st_size
+        total += known.st_size
         if temporary or (total > most and entry.name != newest.name):
-            # Another process may have been here first.
             Path(entry.path).unlink(missing_ok=True)
