@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -21,8 +22,8 @@ from vkcat.stored import StoredModel
 
 STEPS = 200
 SMALL, WHOLE = stored(CONFIGS["gru"]), stored(ALL)
-MOST_KIB = 256
-"""Some pages: of 500 cycles and more, a buffer's worth each would be thousands."""
+PAGES_KIB = 64
+"""What a tenth of the cycles may take without being called growth."""
 
 CYCLES = {"devices": 1000, "sessions": 4000, "buffers": 10_000}
 
@@ -97,4 +98,6 @@ def test_opening_and_closing_takes_no_memory(driver: str, what: str) -> None:
     )
     kept = json.loads(done.stdout)
     assert len(kept) == 10
-    assert kept[-1] - kept[4] <= MOST_KIB, kept
+    growths = [later - earlier > PAGES_KIB for earlier, later in pairwise(kept[4:])]
+    # Once an allocator may ask for more.
+    assert sum(growths) <= 1, kept
