@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -12,11 +12,29 @@ import pytest
 from stream_models import CONFIGS, SAMPLING, stored
 
 import vkcat
+from vkcat.device.backends import open_device
 from vkcat.device.interface import Device
 
 PACKAGE = str(Path(vkcat.__file__).parent)
 MODEL = stored(CONFIGS["gru"])
 PROMPT = list(range(40))
+
+
+# Devices of the tests' own: an interruption on a `with` line, which no signal makes, leaves the device's lock held.
+
+
+@pytest.fixture
+def own_device(device: Device) -> Iterator[Device]:
+    opened = open_device(device.backend, device.info.name)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def own_vulkan_device(vulkan_device: Device) -> Iterator[Device]:
+    opened = open_device(vulkan_device.backend, vulkan_device.info.name)
+    yield opened
+    opened.close()
 
 
 class _Lines:
@@ -70,8 +88,8 @@ def _interrupt(session: vkcat.Session, work: str, lines: _Lines) -> None:
 
 
 @pytest.mark.parametrize("work", WORK)
-def test_a_session_begins_anew_after_an_interruption(device: Device, work: str) -> None:
-    session = _session(device)
+def test_a_session_begins_anew_after_an_interruption(own_device: Device, work: str) -> None:
+    session = _session(own_device)
     expected = _bits(session)
     for _ in range(5):
         WORK[work](session)
@@ -86,8 +104,8 @@ def test_a_session_begins_anew_after_an_interruption(device: Device, work: str) 
     session.close()
 
 
-def test_a_session_goes_on_from_a_state_after_an_interruption(vulkan_device: Device, tmp_path: Path) -> None:
-    session = _session(vulkan_device)
+def test_a_session_goes_on_from_a_state_after_an_interruption(own_vulkan_device: Device, tmp_path: Path) -> None:
+    session = _session(own_vulkan_device)
     session.prefill(PROMPT)
     session.save_state(tmp_path / "state")
     expected = session.generate(12, **SAMPLING).tobytes()
@@ -98,16 +116,16 @@ def test_a_session_goes_on_from_a_state_after_an_interruption(vulkan_device: Dev
     session.close()
 
 
-def test_graphs_that_were_not_made_whole_are_made_again(vulkan_device: Device) -> None:
+def test_graphs_that_were_not_made_whole_are_made_again(own_vulkan_device: Device) -> None:
     """The first prefill plans and prepares graphs of its own. What a device had just made and not yet noted when it
     was interrupted stays until the process ends: its lines are left out."""
-    whole, counted = _session(vulkan_device), _session(vulkan_device)
+    whole, counted = _session(own_vulkan_device), _session(own_vulkan_device)
     apart = f"{PACKAGE}/device"
     lines = _Lines(apart=apart)
     expected = _bits(whole)
     _traced(lines, lambda: WORK["prefill"](counted))
     for at in range(1, lines.count, lines.count // 9):
-        session = _session(vulkan_device)
+        session = _session(own_vulkan_device)
         _interrupt(session, "prefill", _Lines(at, apart=apart))
         session.reset()
         assert _bits(session) == expected, at
