@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from vkcat.errors import ModelError, mismatch
 from vkcat.files import open_regular
+from vkcat.importers.onnx_gru.messages import messages
 
 MOST_DIGITS = 18
 
@@ -17,7 +17,7 @@ def load_external(path: Path, model: Any, external: int) -> None:
     """Put them into their tensors; `external` is TensorProto.EXTERNAL. Raises `ModelError`, and `OSError`."""
     folder = path.parent.resolve()
     left: dict[Path, int] = {}
-    for tensor in _tensors(model):
+    for tensor in (one for one in messages(model) if one.DESCRIPTOR.name == "TensorProto"):
         if tensor.data_location != external and not tensor.external_data:
             continue
         where = f"{path}: {tensor.name[:60]}"
@@ -55,16 +55,3 @@ def _number(where: str, key: str, text: str | None) -> int | None:
     if not (text.isascii() and text.isdigit() and len(text) <= MOST_DIGITS):
         raise ModelError(mismatch(where, f"a number as {key} of external data", repr(text[:60])))
     return int(text)
-
-
-def _tensors(message: Any) -> Iterator[Any]:
-    """Every TensorProto, wherever it lies: in attributes, in graphs inside of nodes, in functions."""
-    pending = [message]
-    while pending:
-        one = pending.pop()
-        if one.DESCRIPTOR.name == "TensorProto":
-            yield one
-            continue
-        for field, value in one.ListFields():
-            if field.message_type is not None:
-                pending += value if hasattr(value, "add") else [value]

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from vkcat.errors import ModelError, mismatch
 from vkcat.files import contents
 from vkcat.importers.onnx_gru.external import load_external
+from vkcat.importers.onnx_gru.messages import check_texts
 
 MOST_BYTES = (1 << 31) - 1
 """Protobuf's own limit of a message."""
@@ -64,6 +65,7 @@ def read_file(path: Path) -> OnnxFile:
     onnx = package()
     try:
         model = onnx.load_model_from_string(contents(path, MOST_BYTES))
+        check_texts(path, model)
         load_external(path, model, onnx.TensorProto.EXTERNAL)
         onnx.checker.check_model(model)
     except ModelError:
