@@ -16,7 +16,7 @@ import onnx
 import pytest
 from conftest import ROOT
 
-from vkcat import npy
+from vkcat import npy, strict_json
 from vkcat.errors import InputError, ModelError
 from vkcat.images import load_image, load_numbers
 from vkcat.importers.g2p_en import read_checkpoint
@@ -149,3 +149,11 @@ def test_onnx_constants_that_double(tmp_path: Path) -> None:
     (tmp_path / "x.onnx").write_bytes(model.SerializeToString())
     with pytest.raises(ModelError, match="bytes of constants, computed from those in the file, got more"):
         read_onnx(tmp_path / "x.onnx")
+
+
+def test_half_of_a_character_in_json() -> None:
+    """Of a pair both halves are a character; one alone can be named but is none."""
+    assert strict_json.decoded(b'"\\ud83d\\ude00"') == "\U0001f600"
+    for text in (b'"\\ud83d"', b'{"\\uDE00": 1}', b'["a\\ud83d\\ud83d"]'):
+        with pytest.raises(ValueError, match="half of a character"):
+            strict_json.decoded(text)

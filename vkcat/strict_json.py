@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from pathlib import Path
 from typing import Any
 
@@ -20,16 +21,18 @@ def read(path: Path) -> Any:
 
 def decoded(data: bytes) -> Any:
     """Raises `ValueError`."""
+    text = data.decode("utf-8")
     try:
-        value = json.loads(
-            data.decode("utf-8"), object_pairs_hook=_object, parse_float=_number, parse_constant=_no_number
-        )
+        value = json.loads(text, object_pairs_hook=_object, parse_float=_number, parse_constant=_no_number)
     except RecursionError as error:
         raise ValueError(_TOO_DEEP) from error
     _check_depth(value)
+    if _SURROGATE.search(text):
+        _check_characters(value)
     return value
 
 
+_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 _TOO_DEEP = f"values nested more than {MOST_DEPTH} deep"
 
 
@@ -53,6 +56,14 @@ def _number(text: str) -> float:
 
 def _no_number(name: str) -> float:
     raise ValueError(f"{name}, which JSON has not")
+
+
+def _check_characters(value: Any) -> None:
+    """Half of a pair, which JSON may name, is no character: nothing could print it."""
+    try:
+        json.dumps(value, ensure_ascii=False).encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise ValueError("half of a character") from error
 
 
 def _check_depth(value: Any) -> None:
