@@ -222,7 +222,12 @@ def test_report_to_a_folder_that_is_not_there(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("symbol", ["\ud800", "a\tb", "", "\n", "\x1b[2J"])
+def test_a_symbol_that_is_half_of_a_character(model: Path) -> None:
+    _edit_config(model, lambda c: c["decoder"]["input"]["symbols"].__setitem__(5, "\ud800"))
+    _fails(_run("run", str(model), "a", "--device", "reference"), "half of a character")
+
+
+@pytest.mark.parametrize("symbol", ["a\tb", "", "\n", "\x1b[2J"])
 def test_symbols_that_cannot_be_printed(model: Path, symbol: str) -> None:
     _edit_config(model, lambda c: c["decoder"]["input"]["symbols"].__setitem__(5, symbol))
     result = _run("run", str(model), "a", "--device", "reference")
