@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from emulation import Layer
+from emulation import RESULTS, Layer
 from stream_models import GRU, config, stored
 
 from vkcat.device.backends import open_device
@@ -29,19 +29,6 @@ from vkcat.session import Session
 
 MODEL = stored(config([GRU], "plain", norm="none"))
 PROMPT = [1, 2, 3, 4, 5, 6, 7, 8, 9]
-RESULTS = {
-    "VK_ERROR_OUT_OF_HOST_MEMORY": -1,
-    "VK_ERROR_OUT_OF_DEVICE_MEMORY": -2,
-    "VK_ERROR_INITIALIZATION_FAILED": -3,
-    "VK_ERROR_DEVICE_LOST": -4,
-    "VK_ERROR_MEMORY_MAP_FAILED": -5,
-    "VK_ERROR_TOO_MANY_OBJECTS": -10,
-    "VK_ERROR_FRAGMENTED_POOL": -12,
-    "VK_TIMEOUT": 2,
-    "VK_ERROR_OUT_OF_POOL_MEMORY": -1000069000,
-    "VK_ERROR_FRAGMENTATION": -1000161000,
-    "VK_ERROR_INVALID_SHADER_NV": -1000012000,
-}
 
 
 def generate(device: Device, state: Path) -> list[int]:

@@ -109,7 +109,10 @@ def layer(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 @pytest.mark.parametrize(
     ("result", "kind"),
-    [(emulation.OUT_OF_HOST_MEMORY, OutOfMemoryError), (emulation.TIMEOUT, DeviceTimeoutError)],
+    [
+        (emulation.RESULTS["VK_ERROR_OUT_OF_HOST_MEMORY"], OutOfMemoryError),
+        (emulation.RESULTS["VK_TIMEOUT"], DeviceTimeoutError),
+    ],
 )
 def test_a_session_that_was_cut_short_is_not_gone_on_with(layer: emulation.Layer, result: int, kind: Any) -> None:
     """What it holds is unknown, so nothing may be computed from it."""
@@ -147,7 +150,7 @@ def test_a_sequence_that_was_cut_short_is_read_anew_or_not_at_all(
     def failing(kind: str, steps: int) -> Any:
         if steps > 2:
             # A graph of more steps is made when some have been read, and finds no memory.
-            layer.arm(emulation.OUT_OF_DEVICE_MEMORY, 1)
+            layer.arm(emulation.RESULTS["VK_ERROR_OUT_OF_DEVICE_MEMORY"], 1)
         return make(kind, steps)
 
     monkeypatch.setattr(session._chunks, "_make", failing)
@@ -173,7 +176,7 @@ def test_a_lost_device_says_so_and_is_not_kept(layer: emulation.Layer, monkeypat
     session = Session(model, device=DRIVERS["lavapipe"])
     right = session.prefill([1, 2, 3])
     (lost,) = runner._kept.values()
-    layer.arm(emulation.DEVICE_LOST, 1)
+    layer.arm(emulation.RESULTS["VK_ERROR_DEVICE_LOST"], 1)
     with pytest.raises(DeviceLostError, match="last dispatch linear: expected VK_SUCCESS, got VK_ERROR_DEVICE_LOST"):
         session.step([4])
     layer.disarm()

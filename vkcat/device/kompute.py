@@ -18,7 +18,7 @@ import numpy as np
 from vkcat.device import vulkan
 from vkcat.device.failures import failure
 from vkcat.device.interface import Barrier, Command, DeviceInfo, Dispatch, Memory, Slice, Words
-from vkcat.device.lifetime import Lifetime
+from vkcat.device.lifetime import Lifetime, check_owned
 from vkcat.device.limits import check_dispatch, check_shader
 from vkcat.device.select import select
 from vkcat.errors import DeviceError, mismatch
@@ -258,15 +258,11 @@ class KomputeDevice(Lifetime):
 
     def check_tensor(self, buffer: KomputeBuffer) -> None:
         """Raises `DeviceError` when the buffer has been closed, or is another device's: kp crashes on either."""
-        self._check_owned(buffer, self._tensors, "buffer")
+        check_owned(buffer, self._tensors, "buffer", self.info)
 
     def check_sequence(self, recording: KomputeRecording) -> None:
         """Likewise."""
-        self._check_owned(recording, self._sequences, "recording")
-
-    def _check_owned(self, thing: object, owned: Mapping[int, object], subject: str) -> None:
-        if id(thing) not in owned:
-            raise DeviceError(mismatch(subject, f"one that is open on {self.info.name}", "one that is not"))
+        check_owned(recording, self._sequences, "recording", self.info)
 
     def own_sequence(self, recording: KomputeRecording) -> None:
         self._sequences[id(recording)] = recording
@@ -301,7 +297,7 @@ class KomputeDevice(Lifetime):
         if [binding.index for binding in shader.interface.bindings] != list(range(len(slices))):
             raise DeviceError(mismatch(f"{name}: bindings", "0, 1, 2, ... for kompute", shader.interface.bindings))
         for binding, part in zip(shader.interface.bindings, slices, strict=True):
-            self._check_owned(part.buffer, self._tensors, f"{name}: {binding.name}: buffer")
+            check_owned(part.buffer, self._tensors, f"{name}: {binding.name}: buffer", self.info)
         tensors = [part.buffer.tensor for part in slices]  # type: ignore[attr-defined]
         # kp reads every constant as float bits when the specialisation constants are floats: send bits as they are.
         constants = np.array(spec, np.uint32).view(np.float32)

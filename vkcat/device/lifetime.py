@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
+from collections.abc import Container
 from threading import RLock
 from weakref import WeakSet
 
@@ -11,6 +12,13 @@ from vkcat.device.interface import DeviceInfo
 from vkcat.errors import DeviceError, DeviceLostError, mismatch
 
 _open: WeakSet[Lifetime] = WeakSet()
+
+
+def check_owned(thing: object, owned: Container[int], subject: str, info: DeviceInfo) -> None:
+    """Raises `DeviceError` when `thing` is none whose identity a device owns: closed, or another's. Drivers and Kompute
+    crash on either."""
+    if id(thing) not in owned:
+        raise DeviceError(mismatch(subject, f"one that is open on {info.name}", "one that is not"))
 
 
 class Lifetime(ABC):

@@ -7,8 +7,9 @@ from contextlib import ExitStack
 from typing import Any, Protocol
 
 from vkcat.device.interface import DeviceInfo
+from vkcat.device.lifetime import check_owned
 from vkcat.device.vulkan.api import api, calling, checked
-from vkcat.errors import DeviceError, DeviceLostError, OutOfMemoryError, mismatch
+from vkcat.errors import DeviceError, DeviceLostError, OutOfMemoryError
 
 CREATION_FEEDBACK = "VK_EXT_pipeline_creation_feedback"
 CALIBRATED_TIMESTAMPS = {"VK_EXT_calibrated_timestamps": "EXT", "VK_KHR_calibrated_timestamps": "KHR"}
@@ -119,9 +120,8 @@ class Core:
         return self._owned.pop(id(thing), None) is not None
 
     def check_owned(self, thing: Closable, subject: str) -> None:
-        """Raises `DeviceError` when `thing` has been closed, or is another device's: drivers crash on either."""
-        if id(thing) not in self._owned:
-            raise DeviceError(mismatch(subject, f"one that is open on {self.info.name}", "one that is not"))
+        """Raises `DeviceError` when `thing` has been closed, or is another device's."""
+        check_owned(thing, self._owned, subject, self.info)
 
     def forget_owned(self) -> None:
         """Close nothing of what there is."""
