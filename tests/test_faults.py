@@ -192,6 +192,20 @@ def test_a_lost_device_says_so_and_is_not_kept(layer: emulation.Layer, monkeypat
     assert layer.alive() == {}
 
 
+def test_a_device_that_was_closed_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As after a fork, in whose child what was open is closed."""
+    monkeypatch.setattr(runner, "_kept", {})
+    model = stored(config([GRU], "plain", norm="none"))
+    rights = []
+    for _ in range(2):
+        session = Session(model, device=DRIVERS["lavapipe"])
+        rights.append(session.prefill([1, 2, 3]))
+        session.close()
+        (kept,) = runner._kept.values()
+        kept.close()
+    np.testing.assert_array_equal(*rights)
+
+
 def test_dispatches_that_nobody_released_go_with_the_device(layer: emulation.Layer) -> None:
     """A session that was never closed: only the device knows what it made, and another's may lie in its place."""
     device = open_device("vulkan", DRIVERS["lavapipe"])

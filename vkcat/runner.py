@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from vkcat.device.backends import BACKENDS, open_device
 from vkcat.device.interface import Device, DeviceInfo
-from vkcat.errors import InputError, mismatch
+from vkcat.errors import DeviceError, InputError, mismatch
 from vkcat.executor import Executor, Steps
 from vkcat.graph import Graph
 from vkcat.model import Model, fused_for
@@ -59,13 +59,13 @@ class Runner:
             self._device = device
 
     @property
-    def is_reference(self) -> bool:
-        return self._device is None
-
-    @property
     def info(self) -> DeviceInfo | None:
         """The device's; None in the reference."""
         return self._device.info if self._device is not None else None
+
+    @property
+    def is_reference(self) -> bool:
+        return self._device is None
 
     def binds(self, count: int) -> bool:
         """Whether there is a device, and its shaders may have so many storage buffers."""
@@ -103,14 +103,16 @@ _kept: dict[tuple[str, str | None], Device] = {}
 
 
 def _kept_device(backend: str, wanted: str | None) -> Device:
-    """The one that was opened before, unless it has been lost."""
+    """The one that was opened before, unless it can no longer be used: lost, closed, or another process's."""
     device = _kept.get((backend, wanted))
-    if device is not None and device.lost:
-        device.close()
-        device = None
-    if device is None:
-        device = _kept[backend, wanted] = open_device(backend, wanted)
-        atexit.register(device.close)
+    if device is not None:
+        try:
+            device.check_open()
+            return device
+        except DeviceError:
+            device.close()
+    device = _kept[backend, wanted] = open_device(backend, wanted)
+    atexit.register(device.close)
     return device
 
 

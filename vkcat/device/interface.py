@@ -179,11 +179,6 @@ class Device(Protocol):
     @property
     def timestamps(self) -> bool: ...
 
-    @property
-    def lost(self) -> bool:
-        """Whether it stopped for good; it can only be closed, and another be opened."""
-        ...
-
     def calibrated_timestamps(self) -> CalibratedTimestamps | None:
         """The device's clock against the host's; None where the device cannot tell."""
         ...
