@@ -8,16 +8,15 @@ are destroyed in another order, so devices are probed first and destruction is o
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from typing import Any
 
 import numpy as np
 
 from vkcat.device import vulkan
-from vkcat.device.failures import failure
 from vkcat.device.interface import Barrier, Command, DeviceInfo, Dispatch, Memory, Slice, Words
+from vkcat.device.kompute_calls import Proof, calling, kp
 from vkcat.device.lifetime import Lifetime, check_owned
 from vkcat.device.limits import check_dispatch, check_shader
 from vkcat.device.select import select
@@ -28,42 +27,18 @@ from vkcat.shader import Shader
 MAX_TENSOR_BYTES = (1 << 32) - 4
 
 
-def _kp() -> Any:
-    try:
-        import kp
-    except ImportError as error:
-        raise DeviceError(
-            "backend kompute: expected the package kp, got none; see docs/backends.md on how to build it,"
-            " or use --backend vulkan"
-        ) from error
-    return kp
-
-
-@contextmanager
-def _calling(subject: str) -> Iterator[None]:
-    """Turn what kp raises for a failed Vulkan call, as "vk::Queue::submit: ErrorDeviceLost", into a `DeviceError`."""
-    try:
-        yield
-    except RuntimeError as error:
-        found = re.search(r": (Error[A-Z]\w+|Timeout)$", str(error))
-        if found is None:
-            raise DeviceError(mismatch(subject, "success", str(error))) from error
-        words = re.sub(r"(?<!^)(?=[A-Z])", "_", found[1])
-        raise failure(subject, f"VK_{words.upper()}") from error
-
-
 class KomputeBuffer:
     """A kp tensor of words. DEVICE and READBACK ones have a staging copy that the host maps; UPLOAD ones are mapped."""
 
     def __init__(self, device: KomputeDevice, nbytes: int, memory: Memory) -> None:
-        kp = _kp()
         if nbytes > min(MAX_TENSOR_BYTES, device.info.limits.max_memory_allocation_size):
             raise DeviceError(mismatch("a kompute tensor", "a size the device can allocate", f"{nbytes} bytes"))
         self._device = device
         self._nbytes = nbytes
         self._memory = memory
-        kind = kp.TensorTypes.host if memory is Memory.UPLOAD else kp.TensorTypes.device
-        with _calling(f"a kompute tensor of {nbytes} bytes"):
+        kinds = kp().TensorTypes
+        kind = kinds.host if memory is Memory.UPLOAD else kinds.device
+        with calling(f"a kompute tensor of {nbytes} bytes"):
             self.tensor = device.manager.tensor_t(np.zeros(nbytes // 4, np.uint32), tensor_type=kind)
         device.own_tensor(self)
 
@@ -101,7 +76,8 @@ class KomputeBuffer:
 class KomputeAlgorithm:
     """A kp algorithm, made when it is first recorded: kp compiles a pipeline for it, and odd steps may never come."""
 
-    def __init__(self, make: Callable[[], Any]) -> None:
+    def __init__(self, name: str, make: Callable[[], Any]) -> None:
+        self._name = name
         self._make = make
         self._made: Any = None
 
@@ -111,7 +87,8 @@ class KomputeAlgorithm:
 
     def get(self) -> Any:
         if self._made is None:
-            self._made = self._make()
+            with calling(f"{self._name}: pipeline"):
+                self._made = self._make()
         return self._made
 
     def destroy(self) -> None:
@@ -128,30 +105,34 @@ class KomputeRecording:
     def __init__(self, device: KomputeDevice) -> None:
         self._device = device
         self._sequences: list[Any] = []
+        self._last_dispatch = "none"
         # By identity: written and not yet copied to staging in the sequence being recorded, and copied there.
         self._written: set[int] = set()
         self._copied: set[int] = set()
         device.own_sequence(self)
 
     def record(self, commands: Sequence[Command]) -> None:
-        kp = _kp()
         self._device.check_sequence(self)
-        self._destroy()
-        self._begin_sequence()
-        if not commands:
-            # kp begins a command buffer with its first operation; this one adds nothing to it.
-            self._sequences[-1].record(kp.OpTensorSyncLocal([self._device.nothing.tensor]))
-        for command in commands:
-            if isinstance(command, Dispatch):
-                self._sequences[-1].record(kp.OpAlgoDispatch(command.prepared.get()))
-                self._written |= {id(part.buffer) for part in command.writes}
-            else:
-                buffers: dict[int, Any] = {id(part.buffer): part.buffer for part in command.slices}
-                self._order(buffers, to_host=not isinstance(command, Barrier))
+        with calling("recording for kompute"):
+            self._destroy()
+            self._begin_sequence()
+            for command in commands:
+                self._record(command)
+            for sequence in self._sequences:
+                self._device.finish(sequence)
+
+    def _record(self, command: Command) -> None:
+        if isinstance(command, Dispatch):
+            self._sequences[-1].record(kp().OpAlgoDispatch(command.prepared.get()))
+            self._written |= {id(part.buffer) for part in command.writes}
+            self._last_dispatch = command.name
+        else:
+            buffers: dict[int, Any] = {id(part.buffer): part.buffer for part in command.slices}
+            self._order(buffers, to_host=not isinstance(command, Barrier))
 
     def _begin_sequence(self) -> None:
         """What the one before did is waited for before this one runs."""
-        self._sequences.append(self._device.manager.sequence())
+        self._sequences.append(self._device.sequence())
         self._written, self._copied = set(), set()
 
     def _order(self, buffers: Mapping[int, Any], *, to_host: bool) -> None:
@@ -169,14 +150,14 @@ class KomputeRecording:
             wanted |= buffers.keys() - self._copied
         if wanted:
             tensors = [buffer.tensor for key, buffer in buffers.items() if key in wanted]
-            self._sequences[-1].record(_kp().OpTensorSyncLocal(tensors))
+            self._sequences[-1].record(kp().OpTensorSyncLocal(tensors))
             self._written -= wanted
             self._copied |= wanted
 
     def submit(self) -> None:
         self._device.check_sequence(self)
         for sequence in self._sequences:
-            sequence.eval()
+            self._device.run(sequence, self._last_dispatch)
 
     def wait(self) -> None:
         """Nothing to do: `submit` has waited."""
@@ -206,19 +187,25 @@ class KomputeDevice(Lifetime):
     offsets = False
     rewrites = False
     separate_wait = False
-    lost = False
     timestamps = False
 
     def __init__(self, info: DeviceInfo) -> None:
-        kp = _kp()
         super().__init__(info)
+        self._lost = False
         self._tensors: dict[int, KomputeBuffer] = {}
         self._sequences: dict[int, KomputeRecording] = {}
         # With the dispatch, which keeps its place in memory, and so its identity, for itself.
         self._algorithms: dict[int, tuple[Dispatch, KomputeAlgorithm]] = {}
-        self.manager = kp.Manager(info.index, [info.compute_queue_family], [])
-        self.nothing = KomputeBuffer(self, 4, Memory.UPLOAD)
+        with ExitStack() as made, calling(f"opening {info.name} by kompute"):
+            self.manager = kp().Manager(info.index, [info.compute_queue_family], [])
+            made.callback(self.manager.destroy)
+            self._proof = Proof(self.manager)
+            made.pop_all()
         self._check_round_trip()
+
+    @property
+    def lost(self) -> bool:
+        return self._lost
 
     def _check_round_trip(self) -> None:
         """With numpy 2, kp 0.9.0 reads element 0 everywhere, without an error."""
@@ -238,17 +225,37 @@ class KomputeDevice(Lifetime):
                 )
             )
 
+    def sequence(self) -> Any:
+        return self.manager.sequence()
+
+    def finish(self, sequence: Any) -> None:
+        """Record what every sequence ends with."""
+        self._proof.finish(sequence)
+
+    def run(self, sequence: Any, last_dispatch: str) -> None:
+        """Run a finished sequence to its end. Raises `DeviceError`."""
+        try:
+            self._proof.run(sequence, f"{self.info.name}: kompute's submission, last dispatch {last_dispatch}")
+        except DeviceError:
+            # What runs and what does not is unknown from here on.
+            self._lost = True
+            raise
+
     def copy_to_device(self, buffer: KomputeBuffer) -> None:
-        self._copy(_kp().OpTensorSyncDevice([buffer.tensor]))
+        self._copy(kp().OpTensorSyncDevice([buffer.tensor]))
 
     def copy_to_host(self, buffer: KomputeBuffer) -> None:
-        self._copy(_kp().OpTensorSyncLocal([buffer.tensor]))
+        self._copy(kp().OpTensorSyncLocal([buffer.tensor]))
 
     def _copy(self, operation: Any) -> None:
-        sequence = self.manager.sequence()
-        sequence.record(operation)
-        sequence.eval()
-        sequence.destroy()
+        with calling("recording a copy for kompute"):
+            sequence = self.sequence()
+            sequence.record(operation)
+            self.finish(sequence)
+        try:
+            self.run(sequence, "none, a copy")
+        finally:
+            sequence.destroy()
 
     def own_tensor(self, buffer: KomputeBuffer) -> None:
         self._tensors[id(buffer)] = buffer
@@ -302,7 +309,7 @@ class KomputeDevice(Lifetime):
         # kp reads every constant as float bits when the specialisation constants are floats: send bits as they are.
         constants = np.array(spec, np.uint32).view(np.float32)
         numbers = constants, push.view(np.float32)
-        algorithm = KomputeAlgorithm(lambda: self.manager.algorithm(tensors, shader.code, list(groups), *numbers))
+        algorithm = KomputeAlgorithm(name, lambda: self.manager.algorithm(tensors, shader.code, list(groups), *numbers))
         dispatch = Dispatch.of(name, shader, slices, algorithm)
         self._algorithms[id(dispatch)] = dispatch, algorithm
         return dispatch
@@ -329,6 +336,7 @@ class KomputeDevice(Lifetime):
         self._algorithms.clear()
         for buffer in list(self._tensors.values()):
             buffer.close()
+        self._proof.destroy()
         self.manager.destroy()
 
 
@@ -337,6 +345,6 @@ def open_device(wanted: str | None = None) -> KomputeDevice:
 
     Devices are enumerated without Kompute first, whose manager crashes when there is no driver.
     """
-    _kp()
+    kp()
     info, _ = select(vulkan.devices(), wanted)
     return KomputeDevice(info)

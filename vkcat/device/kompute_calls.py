@@ -1,0 +1,78 @@
+"""Calls of PyPI `kp` that fail: what it raises, and what it takes no notice of."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from vkcat.device.failures import failure
+from vkcat.errors import DeviceError, DeviceLostError, mismatch
+
+
+def kp() -> Any:
+    """The package. Raises `DeviceError` where it is not installed."""
+    try:
+        import kp as package
+    except ImportError as error:
+        raise DeviceError(
+            "backend kompute: expected the package kp, got none; see docs/backends.md on how to build it,"
+            " or use --backend vulkan"
+        ) from error
+    return package
+
+
+@contextmanager
+def calling(subject: str) -> Iterator[None]:
+    """Turn what kp raises for a failed Vulkan call, as "vk::Queue::submit: ErrorDeviceLost", into a `DeviceError`."""
+    try:
+        yield
+    except RuntimeError as error:
+        found = re.search(r": (Error[A-Z]\w+|Timeout)$", str(error))
+        if found is None:
+            raise DeviceError(mismatch(subject, "success", str(error))) from error
+        words = re.sub(r"(?<!^)(?=[A-Z])", "_", found[1])
+        raise failure(subject, f"VK_{words.upper()}") from error
+
+
+class Proof:
+    """Tells whether a sequence ran to its end. kp looks neither at what a submission gives nor at what a wait does, and
+    what was computed before would be taken for what was asked for.
+
+    The device holds a word. Its copy on the host is taken away before a sequence runs, whose last operation copies it.
+    """
+
+    _WORD = 0x5EE_D0E5
+
+    def __init__(self, manager: Any) -> None:
+        word = np.array([self._WORD], np.uint32)
+        self._tensor = manager.tensor_t(word, tensor_type=kp().TensorTypes.device)
+        self._on_host = self._tensor.data()
+        written, proving = manager.sequence(), manager.sequence()
+        written.record(kp().OpTensorSyncDevice([self._tensor]))
+        written.eval()
+        self.finish(proving)
+        self.run(proving, "kompute's first submission")
+        written.destroy()
+        proving.destroy()
+
+    def finish(self, sequence: Any) -> None:
+        """Record the last operation of a sequence."""
+        sequence.record(kp().OpTensorSyncLocal([self._tensor]))
+
+    def run(self, sequence: Any, subject: str) -> None:
+        """Run a finished sequence and wait. Raises `DeviceLostError` when it was not run, or not waited for."""
+        self._on_host[0] = 0
+        with calling(subject):
+            sequence.eval()
+        if self._on_host[0] != self._WORD:
+            remedy = "the device was lost, or out of memory; open it anew, and go on from a saved state"
+            raise DeviceLostError(
+                mismatch(subject, "commands that ran", "some that did not, or not to the end", remedy)
+            )
+
+    def destroy(self) -> None:
+        self._tensor.destroy()
