@@ -80,7 +80,7 @@ MESSAGES = _use_validation()
 
 
 def plain_environment(**changes: str) -> dict[str, str]:
-    """The environment of a user's process: one driver as installed, no layers."""
+    """The environment of a process that is timed, or must have no layers: drivers as installed."""
     gone = ("VK_DRIVER_FILES", "VK_ICD_FILENAMES", "VK_INSTANCE_LAYERS", "VK_LAYER_SETTINGS_PATH")
     return {key: value for key, value in os.environ.items() if key not in gone} | changes
 
@@ -114,6 +114,14 @@ def vulkan_device(request: pytest.FixtureRequest) -> Iterator[Device]:
     opened = _open("vulkan", request.param)
     yield opened
     opened.close()
+
+
+@pytest.fixture(params=list(DRIVERS))
+def device_name(request: pytest.FixtureRequest) -> str:
+    """Every driver's device, as `--device` names it."""
+    if request.param == "swiftshader" and not SWIFTSHADER.is_file():
+        absent("SwiftShader")
+    return DRIVERS[request.param]
 
 
 @pytest.fixture(scope="session", params=list(DRIVERS))

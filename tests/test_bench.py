@@ -141,12 +141,12 @@ def test_others_are_told_from_ours() -> None:
     assert taken - rest == pytest.approx(0.5 / whole, rel=0.2)
 
 
-def test_products_in_halves_draw_the_same(lavapipe: Device) -> None:
+def test_products_in_halves_draw_the_same(vulkan_device: Device) -> None:
     ours = load("sample")
     code = naga.without_wide_products(ours)
     assert code is not None
     assert code != ours.code
-    results = list(validate_op(lavapipe, OPS["sample"], {"sample": Shader("sample", code, reflect(code))}))
+    results = list(validate_op(vulkan_device, OPS["sample"], {"sample": Shader("sample", code, reflect(code))}))
     assert results
     assert all(result.passed for result in results), [result.problem for result in results]
     assert naga.without_wide_products(load("linear")) is None

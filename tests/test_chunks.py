@@ -140,8 +140,8 @@ def test_every_node_over_rows_of_patches(vulkan_device: Device) -> None:
     assert [f"{r.op} {r.case}: {r.problem}" for r in results if not r.passed] == []
 
 
-def test_a_piece_keeps_within_the_limit(lavapipe: Device) -> None:
-    session = vkcat.Session(stored(CONFIGS["gru"]), device=lavapipe, submit_limit_ms=1e-6)
+def test_a_piece_keeps_within_the_limit(vulkan_device: Device) -> None:
+    session = vkcat.Session(stored(CONFIGS["gru"]), device=vulkan_device, submit_limit_ms=1e-6)
     session.prefill(_tokens(1, 20))
     assert session._chunks is not None
     assert session._chunks.next("tokens", 20, 1) == 1
@@ -149,9 +149,9 @@ def test_a_piece_keeps_within_the_limit(lavapipe: Device) -> None:
 
 
 @pytest.mark.parametrize(("batch", "greatest"), [(16, 64), (17, 16), (512, 2), (513, 0)])
-def test_rows_are_not_too_many(lavapipe: Device, batch: int, greatest: int) -> None:
+def test_rows_are_not_too_many(vulkan_device: Device, batch: int, greatest: int) -> None:
     """Beyond half of the rows that a graph may have, each step is a graph's again."""
-    session = vkcat.Session(stored(config([{**GRU, "hidden": 3}], "plain")), batch=batch, device=lavapipe)
+    session = vkcat.Session(stored(config([{**GRU, "hidden": 3}], "plain")), batch=batch, device=vulkan_device)
     reference = vkcat.Session(stored(config([{**GRU, "hidden": 3}], "plain")), batch=batch, device="reference")
     tokens = _tokens(batch, 90)
     assert np.abs(session.prefill(tokens) - reference.prefill(tokens)).max() < 1e-5
@@ -161,20 +161,20 @@ def test_rows_are_not_too_many(lavapipe: Device, batch: int, greatest: int) -> N
 
 
 @pytest.mark.parametrize("name", ["gru", "all"])
-def test_each_step_is_told_of(lavapipe: Device, name: str) -> None:
+def test_each_step_is_told_of(vulkan_device: Device, name: str) -> None:
     """Telemetry needs every step; so does a block that cannot read several."""
     records: list[Any] = []
-    session = vkcat.Session(stored(CONFIGS[name]), device=lavapipe, on_step=records.append)
+    session = vkcat.Session(stored(CONFIGS[name]), device=vulkan_device, on_step=records.append)
     session.prefill(_tokens(1, 20))
     assert len(records) == 20
     session.close()
 
 
-def test_recurrences_of_few_units_are_one_dispatch(lavapipe: Device) -> None:
+def test_recurrences_of_few_units_are_one_dispatch(vulkan_device: Device) -> None:
     kernels = {}
     for hidden in (16, 300):
         made = stored(config([{**GRU, "hidden": hidden}], "plain", norm="none"))
-        model = fused_model(lavapipe.info, with_rows(build(made.config), 16))
+        model = fused_model(vulkan_device.info, with_rows(build(made.config), 16))
         kernels[hidden] = [node.kernel.name for node in model.graphs["tokens x 16"].nodes]
     assert kernels[16].count("gru_sequence") == 1
     assert "gru_recurrence" not in kernels[16]

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from conftest import HAS_KOMPUTE, LAVAPIPE, plain_environment
+from conftest import HAS_KOMPUTE, LAVAPIPE
 
 import vkcat.kernel
 from vkcat.cli import cli
@@ -26,7 +26,7 @@ def _process(*arguments: str, **changes: str) -> subprocess.CompletedProcess[str
         [sys.executable, "-m", "vkcat", *arguments],
         capture_output=True,
         text=True,
-        env=plain_environment(**changes),
+        env={**os.environ, **changes},
         check=False,
         timeout=300,
     )
@@ -64,7 +64,6 @@ def test_no_kompute() -> None:
         [sys.executable, "-c", code, "validate", "--backend", "kompute"],
         capture_output=True,
         text=True,
-        env=plain_environment(),
         check=False,
     )
     _one_line_and_exit_2(done, "backend kompute: expected the package kp, got none", "docs/backends.md")
@@ -82,9 +81,7 @@ def test_no_loader() -> None:
         "sys.meta_path.insert(0, Loader())\n"
         "from vkcat.cli import main; main()\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, env=plain_environment(), check=False
-    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     _one_line_and_exit_2(done, "no Vulkan loader", "libvulkan1")
 
 
@@ -104,31 +101,32 @@ def test_devices() -> None:
     assert value["devices"][0]["limits"]["max_push_constants_size"] >= 128
 
 
-def test_run_words_and_json(g2p: Path) -> None:
-    done = CliRunner().invoke(cli, ["run", str(g2p), "hello", "WORLD"])
+def test_run_words_and_json(device_name: str, g2p: Path) -> None:
+    done = CliRunner().invoke(cli, ["run", str(g2p), "--device", device_name, "hello", "WORLD"])
     assert done.stdout == "hello\tHH EH1 L OW0\nWORLD\tW ER1 L D\n"
-    done = CliRunner().invoke(cli, ["run", str(g2p), "--json", "hello"])
+    done = CliRunner().invoke(cli, ["run", str(g2p), "--device", device_name, "--json", "hello"])
     assert json.loads(done.stdout) == {"input": "hello", "output": ["HH", "EH1", "L", "OW0"]}
 
 
 @pytest.mark.parametrize("count", [0, 1, 16, 40])
-def test_run_lines_of_standard_input(g2p: Path, count: int) -> None:
+def test_run_lines_of_standard_input(device_name: str, g2p: Path, count: int) -> None:
     words = [f"{'abcdefgh'[n % 8]}{'aeiou'[n % 5]}n" for n in range(count)]
-    done = CliRunner().invoke(cli, ["run", str(g2p)], input="".join(f"{word}\r\n" for word in words))
+    done = CliRunner().invoke(
+        cli, ["run", str(g2p), "--device", device_name], input="".join(f"{word}\r\n" for word in words)
+    )
     assert done.exit_code == 0
     assert [line.split("\t")[0] for line in done.stdout.splitlines()] == words
     alone = CliRunner().invoke(cli, ["run", str(g2p), "--device", "reference", *words]) if words else None
     assert alone is None or alone.stdout == done.stdout
 
 
-def test_run_streams(g2p: Path) -> None:
+def test_run_streams(device_name: str, g2p: Path) -> None:
     """A word typed is answered before the next is."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "vkcat", "run", str(g2p)],
+        [sys.executable, "-m", "vkcat", "run", str(g2p), "--device", device_name],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
-        env=plain_environment(),
     )
     assert process.stdin is not None
     assert process.stdout is not None
@@ -147,7 +145,6 @@ def test_run_ends_on_a_mistake_while_its_input_stays_open(g2p: Path) -> None:
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        env=plain_environment(),
     )
     assert process.stdin is not None
     process.stdin.write(b"hello\n\n")
@@ -163,14 +160,14 @@ def test_run_ends_on_a_mistake_while_its_input_stays_open(g2p: Path) -> None:
 
 def test_run_into_a_closed_pipe(g2p: Path) -> None:
     command = f"yes hello | head -n 300 | {sys.executable} -m vkcat run {g2p} --device reference | head -n 1"
-    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, env=plain_environment(), check=False)
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
     assert done.stdout == "hello\tHH EH1 L OW0\n"
     assert "Traceback" not in done.stderr
 
 
-def test_validate_reports(g2p: Path, tmp_path: Path) -> None:
+def test_validate_reports(device_name: str, g2p: Path, tmp_path: Path) -> None:
     files = {"json": tmp_path / "v.json", "junit": tmp_path / "v.xml"}
-    arguments = ["validate", "argmax", "linear", "--model", str(g2p)]
+    arguments = ["validate", "argmax", "linear", "--model", str(g2p), "--device", device_name]
     for name, path in files.items():
         arguments += [f"--{name}", str(path)]
     done = CliRunner().invoke(cli, arguments)
@@ -185,15 +182,17 @@ def test_validate_reports(g2p: Path, tmp_path: Path) -> None:
     assert sorted(p.name for p in tmp_path.iterdir()) == ["v.json", "v.xml"]
 
 
-def test_validate_a_users_shader(tmp_path: Path) -> None:
+def test_validate_a_users_shader(device_name: str, tmp_path: Path) -> None:
     shader = tmp_path / "my.comp"
     text = (SOURCES / "linear.comp").read_text()
     shader.write_text(text)
-    done = CliRunner().invoke(cli, ["validate", "--shader", f"linear={shader}"])
+    done = CliRunner().invoke(cli, ["validate", "--shader", f"linear={shader}", "--device", device_name])
     assert done.exit_code == 0, done.output
     shader.write_text(text.replace("+ bias[n]", ""))
     report = tmp_path / "v.xml"
-    done = CliRunner().invoke(cli, ["validate", "--shader", f"linear={shader}", "--junit", str(report)])
+    done = CliRunner().invoke(
+        cli, ["validate", "--shader", f"linear={shader}", "--device", device_name, "--junit", str(report)]
+    )
     assert done.exit_code == 1
     assert "failed: linear B1-N1-K1 y: 1 of 1 elements beyond their bound" in done.output
     assert int(ElementTree.parse(report).getroot().attrib["failures"]) > 0
@@ -232,7 +231,7 @@ def test_validate_a_users_shader_of_another_interface(tmp_path: Path, old: str, 
     assert message in str(done.exception)
 
 
-def test_a_plain_shader_without_tiles_or_local_size_of_ours(tmp_path: Path) -> None:
+def test_a_plain_shader_without_tiles_or_local_size_of_ours(device_name: str, tmp_path: Path) -> None:
     """A shader written from the op's table alone: scalar, one invocation a workgroup."""
     shader = tmp_path / "my.comp"
     shader.write_text(
@@ -249,14 +248,14 @@ def test_a_plain_shader_without_tiles_or_local_size_of_ours(tmp_path: Path) -> N
         "  y[b * pn + n] = s;\n"
         "}\n"
     )
-    done = CliRunner().invoke(cli, ["validate", "--shader", f"linear={shader}"])
+    done = CliRunner().invoke(cli, ["validate", "--shader", f"linear={shader}", "--device", device_name])
     assert done.exit_code == 0, done.output
 
 
-def test_validate_nothing_checked_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_validate_nothing_checked_is_a_failure(device_name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     empty = vkcat.kernel.Kernel(**{**OPS["argmax"].__dict__, "cases": ()})
     monkeypatch.setitem(OPS, "argmax", empty)
-    done = CliRunner().invoke(cli, ["validate", "argmax"])
+    done = CliRunner().invoke(cli, ["validate", "argmax", "--device", device_name])
     assert done.exit_code == 1
     assert "0 checked" in done.output
 
@@ -270,11 +269,24 @@ def test_validate_unknown_op() -> None:
     "backends",
     ["vulkan", pytest.param("vulkan,kompute", marks=pytest.mark.skipif(not HAS_KOMPUTE, reason="kp is not installed"))],
 )
-def test_profile_json(g2p: Path, tmp_path: Path, backends: str) -> None:
+def test_profile_json(device_name: str, g2p: Path, tmp_path: Path, backends: str) -> None:
     path = tmp_path / "p.json"
     done = CliRunner().invoke(
         cli,
-        ["profile", str(g2p), "--backend", backends, "--runs", "20", "--warmup", "3", "--json", str(path)],
+        [
+            "profile",
+            str(g2p),
+            "--device",
+            device_name,
+            "--backend",
+            backends,
+            "--runs",
+            "20",
+            "--warmup",
+            "3",
+            "--json",
+            str(path),
+        ],
     )
     assert done.exit_code == 0, (done.output, done.exception)
     assert "3 warm-up steps, 20 measured" in done.output
@@ -339,10 +351,10 @@ def test_lavapipe_is_found() -> None:
     assert LAVAPIPE, os.listdir("/usr/share/vulkan/icd.d")
 
 
-def test_a_replaced_op_is_checked_though_others_are_named(tmp_path: Path) -> None:
+def test_a_replaced_op_is_checked_though_others_are_named(device_name: str, tmp_path: Path) -> None:
     shader = tmp_path / "my.comp"
     shader.write_text((SOURCES / "linear.comp").read_text().replace("void main() {", "void main() { return;"))
-    done = CliRunner().invoke(cli, ["validate", "argmax", "--shader", f"linear={shader}"])
+    done = CliRunner().invoke(cli, ["validate", "argmax", "--device", device_name, "--shader", f"linear={shader}"])
     assert done.exit_code == 1
     assert "elements not written" in done.output
     twice = CliRunner().invoke(cli, ["validate", "--shader", f"linear={shader}", "--shader", f"linear={shader}"])
@@ -350,7 +362,7 @@ def test_a_replaced_op_is_checked_though_others_are_named(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("schedule", ["eager", "replay"])
-def test_validate_uses_the_schedule(monkeypatch: pytest.MonkeyPatch, schedule: str) -> None:
+def test_validate_uses_the_schedule(device_name: str, monkeypatch: pytest.MonkeyPatch, schedule: str) -> None:
     used: list[str] = []
     for name, runner in list(RUNNERS.items()):
 
@@ -359,7 +371,7 @@ def test_validate_uses_the_schedule(monkeypatch: pytest.MonkeyPatch, schedule: s
             return _runner(*arguments, **options)
 
         monkeypatch.setitem(RUNNERS, name, watched)
-    done = CliRunner().invoke(cli, ["validate", "argmax", "--schedule", schedule])
+    done = CliRunner().invoke(cli, ["validate", "argmax", "--schedule", schedule, "--device", device_name])
     assert done.exit_code == 0
     assert set(used) == {schedule}
 
@@ -371,7 +383,5 @@ def test_validate_uses_the_schedule(monkeypatch: pytest.MonkeyPatch, schedule: s
 def test_run_with_streams_that_fail(g2p: Path, redirection: str, message: str) -> None:
     words = "" if "<" in redirection else "hello"
     command = f"{sys.executable} -m vkcat run {g2p} {words} --device reference {redirection}"
-    done = subprocess.run(
-        ["bash", "-c", command], capture_output=True, text=True, env=plain_environment(), check=False, timeout=60
-    )
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False, timeout=60)
     _one_line_and_exit_2(done, message)

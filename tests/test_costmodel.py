@@ -108,9 +108,9 @@ def test_what_was_not_seen_is_predicted_in_noise() -> None:
     assert costmodel.verdict(found).endswith("of 18 unseen points are within 15%")
 
 
-def test_command(g2p: Path, tmp_path: Path) -> None:
+def test_command(device_name: str, g2p: Path, tmp_path: Path) -> None:
     path = tmp_path / "fit.json"
-    options = ["--fit", "--runs", "3", "--warmup", "1", "--device", "llvmpipe", "--json", str(path)]
+    options = ["--fit", "--runs", "3", "--warmup", "1", "--device", device_name, "--json", str(path)]
     done = CliRunner().invoke(cli, ["profile", str(g2p), *options])
     assert done.exit_code == 0, (done.output, done.exception)
     assert "unseen points are within 15%" in done.output
@@ -122,8 +122,8 @@ def test_command(g2p: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not HAS_KOMPUTE, reason="kp is not installed")
-def test_a_backend_that_cannot(g2p: Path) -> None:
-    done = CliRunner().invoke(cli, ["profile", str(g2p), "--fit", "--backend", "kompute", "--device", "llvmpipe"])
+def test_a_backend_that_cannot(device_name: str, g2p: Path) -> None:
+    done = CliRunner().invoke(cli, ["profile", str(g2p), "--fit", "--backend", "kompute", "--device", device_name])
     assert "--backend: expected a backend that can put several steps into a submission, got kompute" in str(
         done.exception
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -12,7 +13,6 @@ from typing import Any
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from conftest import plain_environment
 
 from vkcat.cli import cli
 from vkcat.device.interface import Device
@@ -44,7 +44,7 @@ def test_kompute_is_checked_too(both_backends: list[Device]) -> None:
 
 def test_without_a_driver_it_tells_that(tmp_path: Path) -> None:
     nothing = str(tmp_path / "none.json")
-    environment = plain_environment(VK_DRIVER_FILES=nothing, VK_ICD_FILENAMES=nothing)
+    environment = {**os.environ, "VK_DRIVER_FILES": nothing, "VK_ICD_FILENAMES": nothing}
     command = [sys.executable, "-m", "vkcat", "doctor"]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 1
@@ -85,8 +85,8 @@ def _problems(device: Device) -> dict[str, str]:
     return {check.name: check.problem for check in check_device(device) if check.problem}
 
 
-def test_memory_that_forgets_is_found(lavapipe: Device, monkeypatch: pytest.MonkeyPatch) -> None:
-    make = type(lavapipe).buffer
+def test_memory_that_forgets_is_found(vulkan_device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    make = type(vulkan_device).buffer
 
     def forgetful(self: Any, nbytes: int, memory: Any) -> Any:
         buffer = make(self, nbytes, memory)
@@ -95,8 +95,8 @@ def test_memory_that_forgets_is_found(lavapipe: Device, monkeypatch: pytest.Monk
         return buffer
 
     monkeypatch.setattr(checks, "OPS", {})
-    monkeypatch.setattr(type(lavapipe), "buffer", forgetful)
-    found = _problems(lavapipe)
+    monkeypatch.setattr(type(vulkan_device), "buffer", forgetful)
+    found = _problems(vulkan_device)
     assert {"round trip, device", "round trip, upload", "round trip, readback"} <= found.keys()
     assert "words came back otherwise" in found["round trip, upload"]
 
@@ -105,14 +105,14 @@ def test_memory_that_forgets_is_found(lavapipe: Device, monkeypatch: pytest.Monk
     ("ns", "problem"), [(0.0, "took no time, or less"), (-5.0, "took no time"), (1e12, "longer than the host waited")]
 )
 def test_timestamps_that_cannot_be_are_found(
-    lavapipe: Device, monkeypatch: pytest.MonkeyPatch, ns: float, problem: str
+    vulkan_device: Device, monkeypatch: pytest.MonkeyPatch, ns: float, problem: str
 ) -> None:
     monkeypatch.setattr(checks, "OPS", {})
     monkeypatch.setattr(checks.Executor, "timed_step", lambda self, graph: [ns])
-    assert problem in _problems(lavapipe)["timestamps"]
+    assert problem in _problems(vulkan_device)["timestamps"]
 
 
-def test_a_wrong_op_and_one_that_fails_are_found(lavapipe: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wrong_op_and_one_that_fails_are_found(vulkan_device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
     def validate(device: Device, kernel: Any, case: Any) -> list[Result]:
         if kernel.name == "silu":
             raise DeviceError("silu: expected a pipeline, got none")
@@ -124,7 +124,7 @@ def test_a_wrong_op_and_one_that_fails_are_found(lavapipe: Device, monkeypatch: 
 
     original = checks.validate_case
     monkeypatch.setattr(checks, "validate_case", validate)
-    found = _problems(lavapipe)
+    found = _problems(vulkan_device)
     assert found.keys() == {"op silu", "op add"}
     assert found["op silu"] == "silu: expected a pipeline, got none"
     assert "4 elements beyond their bound" in found["op add"]

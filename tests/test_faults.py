@@ -90,9 +90,10 @@ def test_another_device_goes_on_from_the_saved_state(driver: str) -> None:
     assert all(tokens == after[0] for tokens in after)
 
 
-def test_what_was_done_after_faults_was_valid() -> None:
+@pytest.mark.parametrize("driver", list(DRIVERS))
+def test_what_was_done_after_faults_was_valid(driver: str) -> None:
     """The validation layer stands below the one that makes calls fail, and said nothing."""
-    _runs("lavapipe")
+    _runs(driver)
     assert MESSAGES is not None
     assert MESSAGES.text() == ""
 
@@ -114,9 +115,11 @@ def layer(monkeypatch: pytest.MonkeyPatch) -> Any:
         (emulation.RESULTS["VK_TIMEOUT"], DeviceTimeoutError),
     ],
 )
-def test_a_session_that_was_cut_short_is_not_gone_on_with(layer: emulation.Layer, result: int, kind: Any) -> None:
+def test_a_session_that_was_cut_short_is_not_gone_on_with(
+    device_name: str, layer: emulation.Layer, result: int, kind: Any
+) -> None:
     """What it holds is unknown, so nothing may be computed from it."""
-    device = open_device("vulkan", DRIVERS["lavapipe"])
+    device = open_device("vulkan", device_name)
     session = Session(stored(CONFIGS["gru"]), device=device)
     session.prefill([1, 2])
     layer.arm(result, 1)
@@ -134,10 +137,10 @@ def test_a_session_that_was_cut_short_is_not_gone_on_with(layer: emulation.Layer
 
 
 def test_a_sequence_that_was_cut_short_is_read_anew_or_not_at_all(
-    layer: emulation.Layer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    device_name: str, layer: emulation.Layer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """Its first part was read: reading it once more would read that twice."""
-    device = open_device("vulkan", DRIVERS["lavapipe"])
+    device = open_device("vulkan", device_name)
     session = Session(stored(CONFIGS["gru"]), device=device)
     tokens = list(range(40))
     right = session.prefill(tokens)
@@ -169,11 +172,13 @@ def test_a_sequence_that_was_cut_short_is_read_anew_or_not_at_all(
     device.close()
 
 
-def test_a_lost_device_says_so_and_is_not_kept(layer: emulation.Layer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lost_device_says_so_and_is_not_kept(
+    device_name: str, layer: emulation.Layer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What is opened by default and kept for all is opened anew."""
     monkeypatch.setattr(runner, "_kept", {})
     model = stored(config([GRU], "plain", norm="none"))
-    session = Session(model, device=DRIVERS["lavapipe"])
+    session = Session(model, device=device_name)
     right = session.prefill([1, 2, 3])
     (lost,) = runner._kept.values()
     layer.arm(emulation.RESULTS["VK_ERROR_DEVICE_LOST"], 1)
@@ -183,7 +188,7 @@ def test_a_lost_device_says_so_and_is_not_kept(layer: emulation.Layer, monkeypat
     with pytest.raises(DeviceLostError, match="expected a device that works, got one that was lost; open it anew"):
         session.step([4])
     session.close()
-    again = Session(model, device=DRIVERS["lavapipe"])
+    again = Session(model, device=device_name)
     np.testing.assert_array_equal(again.prefill([1, 2, 3]), right)
     (kept,) = runner._kept.values()
     assert kept is not lost
@@ -192,13 +197,13 @@ def test_a_lost_device_says_so_and_is_not_kept(layer: emulation.Layer, monkeypat
     assert layer.alive() == {}
 
 
-def test_a_device_that_was_closed_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_device_that_was_closed_is_not_kept(device_name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """As after a fork, in whose child what was open is closed."""
     monkeypatch.setattr(runner, "_kept", {})
     model = stored(config([GRU], "plain", norm="none"))
     rights = []
     for _ in range(2):
-        session = Session(model, device=DRIVERS["lavapipe"])
+        session = Session(model, device=device_name)
         rights.append(session.prefill([1, 2, 3]))
         session.close()
         (kept,) = runner._kept.values()
@@ -206,9 +211,9 @@ def test_a_device_that_was_closed_is_not_kept(monkeypatch: pytest.MonkeyPatch) -
     np.testing.assert_array_equal(*rights)
 
 
-def test_dispatches_that_nobody_released_go_with_the_device(layer: emulation.Layer) -> None:
+def test_dispatches_that_nobody_released_go_with_the_device(device_name: str, layer: emulation.Layer) -> None:
     """A session that was never closed: only the device knows what it made, and another's may lie in its place."""
-    device = open_device("vulkan", DRIVERS["lavapipe"])
+    device = open_device("vulkan", device_name)
     for _ in range(5):
         Session(stored(CONFIGS["gru"]), device=device).prefill([1])
     device.close()

@@ -124,26 +124,26 @@ def test_the_history_holds_two_submissions() -> None:
     assert 2 * MOST_STEPS <= HISTORY
 
 
-def test_a_submission_keeps_within_its_limit(lavapipe: Device) -> None:
-    session = _unrolled(lavapipe, submit_limit_ms=1e-6)
+def test_a_submission_keeps_within_its_limit(vulkan_device: Device) -> None:
+    session = _unrolled(vulkan_device, submit_limit_ms=1e-6)
     drawn = session.generate(12)
     assert session._steps.chunk("generate") == 1
     session.close()
-    session = _unrolled(lavapipe)
+    session = _unrolled(vulkan_device)
     assert (session.generate(12) == drawn).all()
     session.close()
 
 
-def test_a_generator_that_is_left_leaves_what_was_drawn(lavapipe: Device) -> None:
+def test_a_generator_that_is_left_leaves_what_was_drawn(vulkan_device: Device) -> None:
     """The device is ahead: streams have read a whole number of submissions, and the generator still has the rest."""
-    session = _unrolled(lavapipe)
+    session = _unrolled(vulkan_device)
     session.generate(64)
     tokens = session.tokens(300, **SAMPLING)
     first = [next(tokens) for _ in range(3)]
     session.step([1, 2])
     count = int(session._flights.drawn[0]) - 64
     ahead = [next(tokens) for _ in range(count - 3)]
-    other = vkcat.Session(stored(ALL), batch=2, device=lavapipe)
+    other = vkcat.Session(stored(ALL), batch=2, device=vulkan_device)
     other.prefill(draw_tokens(2, 5))
     other.generate(64)
     assert (np.stack(first + ahead, axis=1) == other.generate(count, **SAMPLING)).all()

@@ -77,14 +77,14 @@ def test_gru_of_onnx(vulkan_device: Device) -> None:
     assert _differing(arrays, lambda *a: vkcat.gru(*a, **options).y) == []
 
 
-def test_a_view_taken_for_its_memory_is_found(lavapipe: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_view_taken_for_its_memory_is_found(vulkan_device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
     """The tests above can fail: here numbers are sent in the order they lie in memory."""
 
     def as_they_lie(tensor: Any, values: Array, panel: int) -> Any:
         return device_words(tensor, values.ravel(order="K").reshape(values.shape), panel)
 
     monkeypatch.setattr(executor, "device_words", as_they_lie)
-    found = _differing(_drawn(*GRU_SHAPES), lambda *a: vkcat.gru(*a, device=lavapipe).y)
+    found = _differing(_drawn(*GRU_SHAPES), lambda *a: vkcat.gru(*a, device=vulkan_device).y)
     assert "fortran" in found
 
 
@@ -194,11 +194,11 @@ def test_weights_that_no_folder_holds_are_not_written(tmp_path: Path, dtype: Any
 
 @pytest.mark.parametrize("dtype", [np.int64, bool])
 @pytest.mark.parametrize("where", ["device", "reference"])
-def test_weights_that_are_no_numbers_of_the_model_are_refused(lavapipe: Device, where: str, dtype: Any) -> None:
+def test_weights_that_are_no_numbers_of_the_model_are_refused(vulkan_device: Device, where: str, dtype: Any) -> None:
     made = stored(CONFIGS["gru"])
     strange = StoredModel(made.config, {name: a.astype(dtype) for name, a in made.weights.items()})
     with pytest.raises(InputError, match=r"weight: expected float32 \(256, 21\), got (int64|bool)"):
-        vkcat.Session(strange, device=lavapipe if where == "device" else "reference")
+        vkcat.Session(strange, device=vulkan_device if where == "device" else "reference")
 
 
 SCALAR, RAGGED = np.array(1), [[[1]], [[1], [2, 3]]]

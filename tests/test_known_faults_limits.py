@@ -212,18 +212,18 @@ def test_a_table_at_the_end_of_32_bits() -> None:
             _planned(LARGE, _table(rows))
 
 
-def test_nothing_is_allocated_of_what_is_too_large(lavapipe: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_allocated_of_what_is_too_large(vulkan_device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each of its own buffers would do, and the second is beyond a binding: the first is not made either."""
 
     def none(*arguments: object) -> NoReturn:
         raise AssertionError("a buffer was asked for")
 
-    limits = dataclasses.replace(lavapipe.info.limits, max_memory_allocation_size=1 << 40)
-    monkeypatch.setattr(lavapipe, "info", dataclasses.replace(lavapipe.info, limits=limits))
-    monkeypatch.setattr(type(lavapipe), "buffer", none)
+    limits = dataclasses.replace(vulkan_device.info.limits, max_memory_allocation_size=1 << 40)
+    monkeypatch.setattr(vulkan_device, "info", dataclasses.replace(vulkan_device.info, limits=limits))
+    monkeypatch.setattr(type(vulkan_device), "buffer", none)
     rows = limits.max_storage_buffer_range // 16 + 1
     with pytest.raises(VkcatError, match="table: expected at most .* bytes in one binding"):
-        Executor(lavapipe, [_table(rows)])
+        Executor(vulkan_device, [_table(rows)])
 
 
 def test_the_last_row_of_the_largest_table_is_read(vulkan_device: Device) -> None:

@@ -68,20 +68,20 @@ def test_timestamps_that_cannot_be_are_refused(
             subject.sample()
 
 
-def test_timestamps_that_cannot_be_are_told_by_doctor(lavapipe: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_timestamps_that_cannot_be_are_told_by_doctor(vulkan_device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checks, "OPS", {})
     _with_ticks(monkeypatch, lambda begin, end: (end, begin))
-    assert REORDERED in next(check.problem for check in check_device(lavapipe) if check.name == "timestamps")
+    assert REORDERED in next(check.problem for check in check_device(vulkan_device) if check.name == "timestamps")
 
 
-def test_timestamps_that_stand_still_end_a_profile(lavapipe: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_timestamps_that_stand_still_end_a_profile(vulkan_device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
     """What looks for a device's ceilings makes a dispatch longer until it can be timed, but not for ever."""
     monkeypatch.setattr(ceilings, "MOST_WAITED_NS", 1e5)
     _with_ticks(monkeypatch, lambda begin, end: (begin, begin))
     with pytest.raises(
         DeviceError, match="timestamps of a dispatch: expected about the .* us that the host waited, got"
     ):
-        ceilings.CeilingProbe(lavapipe, 1 << 16)
+        ceilings.CeilingProbe(vulkan_device, 1 << 16)
 
 
 @pytest.mark.parametrize(
@@ -96,7 +96,7 @@ def test_dispatches_side_by_side_may_sum_to_more_than_was_waited(device_ns: list
         check_within(device_ns, 100)
 
 
-def test_bits_above_the_valid_ones_change_no_time(lavapipe: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bits_above_the_valid_ones_change_no_time(vulkan_device: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """A counter of 36 bits whose other bits are noise."""
     noise = np.random.default_rng(0)
 
@@ -104,8 +104,8 @@ def test_bits_above_the_valid_ones_change_no_time(lavapipe: Any, monkeypatch: py
         return ticks & ((1 << BITS) - 1) | int(noise.integers(0, 1 << (64 - BITS))) << BITS
 
     _with_ticks(monkeypatch, lambda begin, end: (garbled(begin), garbled(end)))
-    monkeypatch.setattr(lavapipe._core, "info", dataclasses.replace(lavapipe.info, timestamp_bits=BITS))
-    with closing(_subject(lavapipe)) as subject:
+    monkeypatch.setattr(vulkan_device._core, "info", dataclasses.replace(vulkan_device.info, timestamp_bits=BITS))
+    with closing(_subject(vulkan_device)) as subject:
         for _ in range(20):
             subject.sample()
     assert all(0 < ns < 1e9 for kernels in subject.series.kernels for ns in kernels)
@@ -117,8 +117,8 @@ def _submission(begin: int, end: int) -> Submission:
     )
 
 
-def test_a_trace_has_no_negative_times(lavapipe: Device) -> None:
-    info = dataclasses.replace(lavapipe.info, timestamp_bits=BITS, timestamp_period=1.0)
+def test_a_trace_has_no_negative_times(vulkan_device: Device) -> None:
+    info = dataclasses.replace(vulkan_device.info, timestamp_bits=BITS, timestamp_period=1.0)
     last = (1 << BITS) - 1
     for begin, end, ns in ((5, 5, 0), (last, 4, 5), (last | 1 << 60, 4, 5)):
         _, [[run]] = on_host_clock([_submission(begin, end)], info)
@@ -134,9 +134,9 @@ def test_half_a_turn_of_the_counter_is_the_longest_time() -> None:
         elapsed_ns(0, half, 2.0, BITS)
 
 
-def test_an_equal_begin_and_end_are_a_time_of_zero(lavapipe: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_equal_begin_and_end_are_a_time_of_zero(vulkan_device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
     """As a coarse clock gives for short kernels: zero in the tables, no division by it, and samples to compare."""
-    with closing(_subject(lavapipe)) as subject:
+    with closing(_subject(vulkan_device)) as subject:
         _with_ticks(monkeypatch, lambda begin, end: (begin, begin))
         for _ in range(3):
             subject.sample()

@@ -88,8 +88,8 @@ def _check(made: StoredModel, device: Device, chunked: bool = True) -> None:
 
 
 @pytest.mark.parametrize("name", PRESETS)
-def test_a_spoiled_stream_is_alone(lavapipe: Device, name: str) -> None:
-    _check(_small(name), lavapipe)
+def test_a_spoiled_stream_is_alone(vulkan_device: Device, name: str) -> None:
+    _check(_small(name), vulkan_device)
 
 
 @pytest.mark.long
@@ -105,9 +105,9 @@ def test_a_spoiled_stream_is_alone_by_both_backends(both_backends: list[Device],
         _check(_small(name), device)
 
 
-def test_a_spoiled_state_is_saved_as_it_is(lavapipe: Device, tmp_path: Path) -> None:
+def test_a_spoiled_state_is_saved_as_it_is(vulkan_device: Device, tmp_path: Path) -> None:
     """NaN and Inf go through a file, and a reset after that takes them away."""
-    session = vkcat.Session(_small("gru-l3-delta"), batch=4, device=lavapipe)
+    session = vkcat.Session(_small("gru-l3-delta"), batch=4, device=vulkan_device)
     _, _, kept = _went_on(session, True)
     session.save_state(tmp_path / "state")
     session.reset()

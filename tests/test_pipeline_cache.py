@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import DRIVERS, SWIFTSHADER, absent, plain_environment
+from conftest import DRIVERS, SWIFTSHADER, absent
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -207,46 +207,54 @@ def test_a_driver_that_keeps_nothing_has_no_file(driver: str, tmp_path: Path, mo
     assert not list(tmp_path.iterdir())
 
 
-def test_off_and_a_folder_that_cannot_be_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_off_and_a_folder_that_cannot_be_made(
+    device_name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     _let_it_keep(monkeypatch)
     monkeypatch.setenv("VKCAT_PIPELINE_CACHE", "off")
-    open_device("vulkan", "llvmpipe").close()
+    open_device("vulkan", device_name).close()
     assert not list(tmp_path.iterdir())
     (tmp_path / "file").touch()
     monkeypatch.setenv("VKCAT_PIPELINE_CACHE", str(tmp_path / "file" / "cache"))
-    device = open_device("vulkan", "llvmpipe")
+    device = open_device("vulkan", device_name)
     with pytest.warns(VkcatWarning, match="cache: expected a folder for pipeline caches, got Not a directory"):
         device.close()
 
 
-def test_what_is_too_large_is_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_too_large_is_not_kept(device_name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("VKCAT_PIPELINE_CACHE", str(tmp_path))
     monkeypatch.setattr(cache_file, "MOST_BYTES", 40)
     _let_it_keep(monkeypatch)
-    device = open_device("vulkan", "llvmpipe")
-    with pytest.warns(VkcatWarning, match=r"pipeline cache of llvm.*: expected at most 40 bytes with .*, got 62; the"):
+    device = open_device("vulkan", device_name)
+    with pytest.warns(
+        VkcatWarning, match=f"pipeline cache of {device_name}.*: expected at most 40 bytes with .*, got 62; the"
+    ):
         device.close()
     assert not list(tmp_path.iterdir())
 
 
-def test_processes_at_once_leave_a_whole_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_processes_at_once_leave_a_whole_file(
+    device_name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Each reads, merges and replaces the one file again and again, in its own time."""
     code = """
 import os, sys, vkcat
 from vkcat.device.vulkan.pipeline_cache import PipelineCache
 from vkcat.shader import load
 data = PipelineCache._data
-for name in sys.argv[1:]:
+for name in sys.argv[2:]:
     PipelineCache._data = lambda self: data(self)[:32] + name.encode() * os.getpid()
-    device = vkcat.open_device()
+    device = vkcat.open_device('vulkan', sys.argv[1])
     device.prepare([(load(name), ())])
     device.close()
 """
     names = ("argmax", "silu", "add", "modulation", "gated_norm")
-    environment = plain_environment(VKCAT_PIPELINE_CACHE=str(tmp_path))
+    environment = {**os.environ, "VKCAT_PIPELINE_CACHE": str(tmp_path)}
     running = [
-        subprocess.Popen([sys.executable, "-c", code, *names], env=environment, stderr=subprocess.PIPE, text=True)
+        subprocess.Popen(
+            [sys.executable, "-c", code, device_name, *names], env=environment, stderr=subprocess.PIPE, text=True
+        )
         for _ in range(4)
     ]
     assert [process.communicate()[1] for process in running] == [""] * 4
@@ -254,15 +262,15 @@ for name in sys.argv[1:]:
     assert not path.name.startswith(".")
     monkeypatch.setenv("VKCAT_PIPELINE_CACHE", str(tmp_path))
     given = _let_it_keep(monkeypatch)
-    device = open_device("vulkan", "llvmpipe")
+    device = open_device("vulkan", device_name)
     assert len(given[0]) > 32, "whole, or it would be left out and that said"
     device.close()
 
 
-def test_a_plan_is_compiled_at_once_and_never_again(lavapipe: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_plan_is_compiled_at_once_and_never_again(device_name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """All shaders of all graphs are known before the first dispatch is prepared."""
     graphs = tuple(build(vkcat.initial_model("gru-l3", seed=1).config, 2).graphs.values())
-    device = open_device("vulkan", "llvmpipe")
+    device = open_device("vulkan", device_name)
     created: list[tuple[str, tuple[int, ...]]] = []
     create = pipeline.Pipelines._create
     monkeypatch.setattr(
@@ -293,14 +301,14 @@ def test_a_plan_is_compiled_at_once_and_never_again(lavapipe: Any, monkeypatch: 
     assert max(max(spec, default=0) for _, spec in wanted) > 1, "some are specialised"
 
 
-def test_an_error_in_a_thread_is_raised(lavapipe: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_in_a_thread_is_raised(vulkan_device: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(self: Any, shader: Any, spec: Any) -> Any:
         raise InputError(f"{shader.name} is broken")
 
     monkeypatch.setattr(pipeline.Pipelines, "_create", broken)
     monkeypatch.setattr(os, "cpu_count", lambda: 3)
     with pytest.raises(InputError, match="is broken"):
-        lavapipe.prepare([(load(name), (3, 1, 1, 8, 1)) for name in ("linear", "gru_cell", "mlp", "norm_linear")])
+        vulkan_device.prepare([(load(name), (3, 1, 1, 8, 1)) for name in ("linear", "gru_cell", "mlp", "norm_linear")])
 
 
 def test_the_cache_is_what_pipelines_come_from() -> None:

@@ -115,11 +115,11 @@ def test_replay_allocates_records_and_binds_nothing(
     executor.close()
 
 
-def test_the_spy_sees_what_batched_does(lavapipe: Device, g2p: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_spy_sees_what_batched_does(vulkan_device: Device, g2p: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The test above can fail: a schedule that records each step is seen."""
     model, _ = _transducer(g2p)
-    executor = Executor(lavapipe, list(model.graphs.values()), "batched")
-    recording = lavapipe.recording()
+    executor = Executor(vulkan_device, list(model.graphs.values()), "batched")
+    recording = vulkan_device.recording()
     calls: list[str] = []
     with monkeypatch.context() as patch:
         _spy(patch, calls)

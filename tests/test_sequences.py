@@ -140,7 +140,7 @@ def test_tokens_that_do_not_fit() -> None:
             sequences.run(x)
 
 
-def test_command_line(tmp_path: Path) -> None:
+def test_command_line(device_name: str, tmp_path: Path) -> None:
     model = _model(["both"])
     save_model(tmp_path / "model", model.config, model.weights)
     x = np.random.default_rng(0).standard_normal((4, 3)).astype(np.float32)
@@ -166,7 +166,7 @@ def test_command_line(tmp_path: Path) -> None:
     shown = run("show", folder)
     assert shown.exit_code == 0
     assert "step blocks.0: 2 ops in 2 dispatches" in shown.output
-    device = ["--device", "llvmpipe"]
+    device = ["--device", device_name]
     profiled = run("profile", folder, "--graph", "blocks.0", "--runs", "2", "--warmup", "0", *device)
     assert profiled.exit_code == 0, profiled.output
     assert "step: blocks.0" in profiled.output

@@ -65,9 +65,9 @@ def test_float16_weights_are_the_float32_ones_rounded(vulkan_device: Device, tmp
 
 
 @pytest.mark.parametrize("name", names())
-def test_every_shipped_configuration(lavapipe: Device, name: str) -> None:
+def test_every_shipped_configuration(vulkan_device: Device, name: str) -> None:
     made = initial_model(preset(name), 1)
-    results = list(validate_model(lavapipe, build(made.config, 2), made.weights, "replay"))
+    results = list(validate_model(vulkan_device, build(made.config, 2), made.weights, "replay"))
     assert [f"{r.op} {r.case}: {r.problem}" for r in results if not r.passed] == []
 
 
@@ -95,8 +95,8 @@ def test_a_device_agrees_with_the_reference(vulkan_device: Device, name: str) ->
 
 @pytest.mark.parametrize("name", CONFIGS)
 @pytest.mark.parametrize("where", ["device", "reference"])
-def test_a_saved_state_goes_on_bit_by_bit(lavapipe: Device, tmp_path: Path, name: str, where: str) -> None:
-    device = lavapipe if where == "device" else "reference"
+def test_a_saved_state_goes_on_bit_by_bit(vulkan_device: Device, tmp_path: Path, name: str, where: str) -> None:
+    device = vulkan_device if where == "device" else "reference"
     made = stored(CONFIGS[name])
     whole = vkcat.Session(made, batch=2, device=device)
     whole.prefill(draw_tokens(2, 9))
@@ -115,12 +115,12 @@ def test_a_saved_state_goes_on_bit_by_bit(lavapipe: Device, tmp_path: Path, name
     assert [path.name for path in tmp_path.iterdir()] == ["state"]
 
 
-def test_a_state_of_the_reference_goes_on_on_a_device(lavapipe: Device, tmp_path: Path) -> None:
+def test_a_state_of_the_reference_goes_on_on_a_device(vulkan_device: Device, tmp_path: Path) -> None:
     made = stored(ALL)
     reference = vkcat.Session(made, device="reference")
     reference.prefill(list(b"hello"))
     reference.save_state(tmp_path / "state")
-    device = vkcat.Session(made, device=lavapipe)
+    device = vkcat.Session(made, device=vulkan_device)
     device.load_state(tmp_path / "state")
     assert (device.generate(6) == reference.generate(6)).all()
     device.close()
@@ -318,10 +318,10 @@ def _resident() -> int:
 
 
 @pytest.mark.long
-def test_100000_steps_stay_flat_and_finite(lavapipe: Device) -> None:
+def test_100000_steps_stay_flat_and_finite(vulkan_device: Device) -> None:
     delta = {**DELTA, "key": 4, "value": 4, "rank": 2, "convolution": 0}
     small = config([{**GRU, "hidden": 8}, delta, {**RING, "head_width": 2}], "plain", width=8, norm="none")
-    session = vkcat.Session(stored(small), device=lavapipe)
+    session = vkcat.Session(stored(small), device=vulkan_device)
     session.prefill([1])
     for _ in session.tokens(10_000, temperature=1.0):
         pass
@@ -375,16 +375,16 @@ def _broken(change: Any) -> Any:
         (_broken(lambda state: state.update(drawn=np.ones(2, np.float32))), "drawn: expected dtype U32, got F32"),
     ],
 )
-def test_mistakes_are_named(lavapipe: Device, tmp_path: Path, use: Any, message: str) -> None:
-    session = vkcat.Session(stored(CONFIGS["gru"]), batch=2, device=lavapipe)
+def test_mistakes_are_named(vulkan_device: Device, tmp_path: Path, use: Any, message: str) -> None:
+    session = vkcat.Session(stored(CONFIGS["gru"]), batch=2, device=vulkan_device)
     with pytest.raises(InputError, match=message):
         use(tmp_path, session)
     session.close()
 
 
-def test_another_file_is_no_state(lavapipe: Device, tmp_path: Path) -> None:
+def test_another_file_is_no_state(vulkan_device: Device, tmp_path: Path) -> None:
     save_model(tmp_path / "model", CONFIGS["gru"], stored(CONFIGS["gru"]).weights)
-    session = vkcat.Session(tmp_path / "model", device=lavapipe)
+    session = vkcat.Session(tmp_path / "model", device=vulkan_device)
     with pytest.raises(InputError, match="expected a saved state"):
         session.load_state(tmp_path / "model" / "model.safetensors")
     (tmp_path / "cut").write_bytes(b"\x10\0\0")
@@ -429,8 +429,8 @@ def test_held_streams_take_no_room_from_others(vulkan_device: Device) -> None:
     session.close()
 
 
-def test_use_after_close_says_so(lavapipe: Device) -> None:
-    for device in (lavapipe, "reference"):
+def test_use_after_close_says_so(vulkan_device: Device) -> None:
+    for device in (vulkan_device, "reference"):
         session = vkcat.Session(stored(CONFIGS["gru"]), device=device)
         session.close()
         with pytest.raises(DeviceError, match="executor: expected one that is open"):

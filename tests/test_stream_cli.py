@@ -103,9 +103,9 @@ def test_run_streams_what_the_session_draws(model: Path) -> None:
     assert text == shown["text"] + "\n"
 
 
-def test_run_on_a_device_draws_as_the_reference(model: Path) -> None:
+def test_run_on_a_device_draws_as_the_reference(device_name: str, model: Path) -> None:
     options = ("--prompt", "hello", "--tokens", "12", "--temperature", "0.7", "--top-k", "20", "--seed", "9", "--json")
-    assert _output("run", str(model), *options, "--device", "llvmpipe") == _output(
+    assert _output("run", str(model), *options, "--device", device_name) == _output(
         "run", str(model), *options, *REFERENCE
     )
 
@@ -196,8 +196,8 @@ def test_files_that_are_no_arrays(model: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("graph", ["tokens", "generate", "patches"])
-def test_profile(model: Path, graph: str) -> None:
-    options = ("--graph", graph, "--runs", "3", "--warmup", "1", "--schedule", "replay", "--device", "llvmpipe")
+def test_profile(device_name: str, model: Path, graph: str) -> None:
+    options = ("--graph", graph, "--runs", "3", "--warmup", "1", "--schedule", "replay", "--device", device_name)
     out = _output("profile", str(model), *options)
     assert f"step: {graph}" in out
     assert "bytes" in out

@@ -83,9 +83,9 @@ def _emulated(op: str, size: int, folder: Path) -> Shader:
 
 @pytest.mark.parametrize("size", [1, 5, 16, 32, 128])
 @pytest.mark.parametrize("op", ["rms_norm", "argmax", "depth_attnres", "sample", "ring_attention"])
-def test_any_subgroups(lavapipe: Device, tmp_path: Path, op: str, size: int) -> None:
+def test_any_subgroups(vulkan_device: Device, tmp_path: Path, op: str, size: int) -> None:
     shader = _emulated(op, size, tmp_path)
-    results = list(validate_op(lavapipe, OPS[op], {shader.name: shader}))
+    results = list(validate_op(vulkan_device, OPS[op], {shader.name: shader}))
     assert results
     assert [result.problem for result in results if not result.passed] == []
 
@@ -104,8 +104,8 @@ def test_both_drivers_reduce_in_subgroups(device: Device) -> None:
     assert shader_names("linear", device.info) == ("linear",), "neighbours that share a sum may be no subgroup"
 
 
-def test_validate_runs_both_ways(lavapipe: Device) -> None:
-    names = [result.case for result in validate_op(lavapipe, OPS["argmax"])]
+def test_validate_runs_both_ways(vulkan_device: Device) -> None:
+    names = [result.case for result in validate_op(vulkan_device, OPS["argmax"])]
     assert len(names) == len(set(names)) == 2 * len(OPS["argmax"].cases)
     assert sum(name.endswith("-subgroup") for name in names) == len(OPS["argmax"].cases)
 

@@ -84,15 +84,15 @@ def test_exponent(power: float) -> None:
     assert covered >= 35
 
 
-def _profile(model: Path, *options: str) -> Any:
+def _profile(model: Path, device: str, *options: str) -> Any:
     return CliRunner().invoke(
-        cli, ["profile", str(model), "--runs", "5", "--warmup", "1", "--device", "llvmpipe", *options]
+        cli, ["profile", str(model), "--runs", "5", "--warmup", "1", "--device", device, *options]
     )
 
 
-def test_command(g2p: Path, tmp_path: Path) -> None:
+def test_command(device_name: str, g2p: Path, tmp_path: Path) -> None:
     path = tmp_path / "s.json"
-    done = _profile(g2p, "--sweep", "hidden=128,32", "--schedule", "replay,batched", "--json", str(path))
+    done = _profile(g2p, device_name, "--sweep", "hidden=128,32", "--schedule", "replay,batched", "--json", str(path))
     assert done.exit_code == 0, (done.output, done.exception)
     value = json.loads(path.read_text())
     assert [(one["schedule"], one["value"]) for one in value["sizes"]] == [
@@ -105,12 +105,12 @@ def test_command(g2p: Path, tmp_path: Path) -> None:
     assert "growth with hidden" in done.output
 
 
-def test_steps_and_batch(tmp_path: Path) -> None:
+def test_steps_and_batch(device_name: str, tmp_path: Path) -> None:
     config = with_hidden(preset("gru-l3"), 16)
     folder = tmp_path / "tiny"
     save_model(folder, config, _weights(config))
     path = tmp_path / "s.json"
-    assert _profile(folder, "--sweep", "steps=1,4,16", "--json", str(path)).exit_code == 0
+    assert _profile(folder, device_name, "--sweep", "steps=1,4,16", "--json", str(path)).exit_code == 0
     value = json.loads(path.read_text())
     assert [one["value"] for one in value["sizes"]] == [1, 4, 16]
     assert value["sizes"][2]["dispatches"] == 16 * value["sizes"][0]["dispatches"]
@@ -118,7 +118,7 @@ def test_steps_and_batch(tmp_path: Path) -> None:
     assert submission["name"] == "submission"
     assert submission["low"] <= submission["exponent"] <= submission["high"]
     assert [one["exponent"] for one in counted] == pytest.approx([1, 1])
-    done = _profile(folder, "--sweep", "batch=1,3", "--schedule", "replay", "--json", str(path))
+    done = _profile(folder, device_name, "--sweep", "batch=1,3", "--schedule", "replay", "--json", str(path))
     assert done.exit_code == 0, done.output
     sizes = json.loads(path.read_text())["sizes"]
     assert sizes[1]["operations"] == 3 * sizes[0]["operations"]
@@ -128,22 +128,25 @@ def _weights(config: Any) -> Any:
     return initial_weights(build(config), 1)
 
 
-def test_a_kernel_that_some_sizes_lack_has_no_exponent(tmp_path: Path) -> None:
+def test_a_kernel_that_some_sizes_lack_has_no_exponent(device_name: str, tmp_path: Path) -> None:
     config = preset("k3-tiny")
     folder = tmp_path / "k3"
     save_model(folder, config, _weights(config))
-    done = _profile(folder, "--sweep", "layers=1,2", "--schedule", "replay", "--graph", "tokens")
+    done = _profile(folder, device_name, "--sweep", "layers=1,2", "--schedule", "replay", "--graph", "tokens")
     assert done.exit_code == 0, (done.output, done.exception)
     assert "replay moe_expert: not at every size" in done.output
 
 
-def test_one_thing_at_a_time(g2p: Path) -> None:
-    assert "expected --fit or --sweep, got both" in _profile(g2p, "--fit", "--sweep", "batch=1,2").output
+def test_one_thing_at_a_time(device_name: str, g2p: Path) -> None:
+    assert "expected --fit or --sweep, got both" in _profile(g2p, device_name, "--fit", "--sweep", "batch=1,2").output
     assert (
         "expected --sweep steps without --schedule"
-        in _profile(g2p, "--sweep", "steps=1,2", "--schedule", "eager").output
+        in _profile(g2p, device_name, "--sweep", "steps=1,2", "--schedule", "eager").output
     )
-    assert "expected --sweep batch without --batch" in _profile(g2p, "--sweep", "batch=1,2", "--batch", "2").output
-    assert "expected --fit without --schedule" in _profile(g2p, "--fit", "--schedule", "eager").output
-    done = _profile(g2p, "--sweep", "batch=1,2", "--backend", "vulkan,kompute")
+    assert (
+        "expected --sweep batch without --batch"
+        in _profile(g2p, device_name, "--sweep", "batch=1,2", "--batch", "2").output
+    )
+    assert "expected --fit without --schedule" in _profile(g2p, device_name, "--fit", "--schedule", "eager").output
+    done = _profile(g2p, device_name, "--sweep", "batch=1,2", "--backend", "vulkan,kompute")
     assert "--backend: expected one backend with --fit or --sweep" in str(done.exception)

@@ -119,10 +119,11 @@ def test_the_trace_of_every_schedule(driver: str, g2p: Path, tmp_path: Path) -> 
         assert len(starts) == STEPS * submits
 
 
-def test_many_steps_in_a_submission(tmp_path: Path) -> None:
+@pytest.mark.parametrize("driver", DRIVERS)
+def test_many_steps_in_a_submission(driver: str, tmp_path: Path) -> None:
     model = tmp_path / "model"
     assert CliRunner().invoke(cli, ["init", "gru-l3", str(model), "--seed", "1"]).exit_code == 0
-    trace = _traced(model, "lavapipe", tmp_path / "t.json", "--schedule", "unrolled")
+    trace = _traced(model, driver, tmp_path / "t.json", "--schedule", "unrolled")
     _check_nesting(trace)
     _check_order(trace)
     samples = [event for event in trace["traceEvents"] if event["name"] == "sample_embedding"]
@@ -130,9 +131,10 @@ def test_many_steps_in_a_submission(tmp_path: Path) -> None:
     assert len(_host(trace, 1, "submit")) == STEPS
 
 
+@pytest.mark.parametrize("driver", DRIVERS)
 @pytest.mark.skipif(not HAS_KOMPUTE, reason="kp is not installed")
-def test_a_backend_without_timestamps_has_host_tracks_alone(g2p: Path, tmp_path: Path) -> None:
-    trace = _traced(g2p, "lavapipe", tmp_path / "t.json", "--schedule", "batched", "--backend", "kompute")
+def test_a_backend_without_timestamps_has_host_tracks_alone(driver: str, g2p: Path, tmp_path: Path) -> None:
+    trace = _traced(g2p, driver, tmp_path / "t.json", "--schedule", "batched", "--backend", "kompute")
     assert trace["otherData"]["clocks"] == {"batched, kompute": {"clock": "none", "deviation_us": None}}
     _check_nesting(trace)
     assert {event["cat"] for event in trace["traceEvents"] if event["ph"] == "X"} == {"host"}

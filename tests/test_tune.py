@@ -60,35 +60,35 @@ class _Synthetic:
         """There is nothing to release."""
 
 
-def test_what_can_be_tuned_is_listed_once(lavapipe: Device) -> None:
-    keys = [tilings.node_key(node) for node in _nodes(lavapipe)]
+def test_what_can_be_tuned_is_listed_once(vulkan_device: Device) -> None:
+    keys = [tilings.node_key(node) for node in _nodes(vulkan_device)]
     assert len(keys) == len(set(keys))
     assert {key.split()[0] for key in keys} == {"gru_layer", "ring_step", "linear_add", "norm_linear"}
-    assert all("ROWS" in load(node.shader).interface.spec for node in _nodes(lavapipe))
+    assert all("ROWS" in load(node.shader).interface.spec for node in _nodes(vulkan_device))
 
 
-def test_the_search_finds_the_best(lavapipe: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_search_finds_the_best(vulkan_device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(search, "Subject", _Synthetic)
-    found = search.tune(lavapipe, _linear(lavapipe))
+    found = search.tune(vulkan_device, _linear(vulkan_device))
     assert found.best == BEST
     assert found.ratio < 1
     assert 3 < found.tried < 40
 
 
-def test_noise_moves_nothing(lavapipe: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_noise_moves_nothing(vulkan_device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
     class Flat(_Synthetic):
         def time(self, tiling: Tiling) -> float:
             del tiling
             return float(1000 * self._rng.lognormal(0, 0.02))
 
     monkeypatch.setattr(search, "Subject", Flat)
-    node = _linear(lavapipe)
-    found = search.tune(lavapipe, node)
-    assert found.best == found.default == default_tiling(node, lavapipe.info)
+    node = _linear(vulkan_device)
+    found = search.tune(vulkan_device, node)
+    assert found.best == found.default == default_tiling(node, vulkan_device.info)
     assert found.ratio == 1
 
 
-def test_what_is_wrong_is_not_kept(lavapipe: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_wrong_is_not_kept(vulkan_device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
     def wrong(*given: Any, **options: Any) -> list[Result]:
         del given, options
         return [Result("linear_add", "case", "y", 1.0, 1.0, 1.0, 1.0, 0.0, "", "1 element beyond its bound")]
@@ -96,7 +96,7 @@ def test_what_is_wrong_is_not_kept(lavapipe: Device, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(search, "Subject", _Synthetic)
     monkeypatch.setattr(search, "validate_case", wrong)
     with pytest.raises(DeviceError, match="linear_add .*expected what the reference computes"):
-        search.tune(lavapipe, _linear(lavapipe))
+        search.tune(vulkan_device, _linear(vulkan_device))
 
 
 @pytest.mark.parametrize("batch", [1, 9])
@@ -109,13 +109,13 @@ def test_every_neighbour_is_right(vulkan_device: Device, batch: int) -> None:
             assert [result for result in results if not result.passed] == [], (node.shader, tiling)
 
 
-def test_a_measured_tiling_is_used(lavapipe: Device, table: Path) -> None:
-    node = _linear(lavapipe)
-    assert chosen_tiling(node, lavapipe.info) == default_tiling(node, lavapipe.info) != BEST
-    tilings.keep(table, tilings.device_key(lavapipe.info), {tilings.node_key(node): BEST})
-    assert chosen_tiling(node, lavapipe.info) == BEST
-    other = next(one for one in _nodes(lavapipe) if one.shader == "gru_layer")
-    assert chosen_tiling(other, lavapipe.info) == default_tiling(other, lavapipe.info)
+def test_a_measured_tiling_is_used(vulkan_device: Device, table: Path) -> None:
+    node = _linear(vulkan_device)
+    assert chosen_tiling(node, vulkan_device.info) == default_tiling(node, vulkan_device.info) != BEST
+    tilings.keep(table, tilings.device_key(vulkan_device.info), {tilings.node_key(node): BEST})
+    assert chosen_tiling(node, vulkan_device.info) == BEST
+    other = next(one for one in _nodes(vulkan_device) if one.shader == "gru_layer")
+    assert chosen_tiling(other, vulkan_device.info) == default_tiling(other, vulkan_device.info)
 
 
 def test_tables_of_several_devices_stand_side_by_side(table: Path) -> None:
@@ -130,13 +130,13 @@ def test_tables_of_several_devices_stand_side_by_side(table: Path) -> None:
     "content",
     ["", "[]", '{"d": 3}', '{"d": {"n": [1, 2, 3]}}', '{"d": {"n": [1, 3, 1, 8]}}', '{"d": {"n": [1, 1, 64, 8]}}'],
 )
-def test_a_table_that_is_none_is_said_and_left_out(lavapipe: Device, table: Path, content: str) -> None:
+def test_a_table_that_is_none_is_said_and_left_out(vulkan_device: Device, table: Path, content: str) -> None:
     table.write_text(content)
     with pytest.raises(InputError, match=r"tilings\.json.*: expected "):
         tilings.read(table)
-    node = _linear(lavapipe)
+    node = _linear(vulkan_device)
     with pytest.warns(VkcatWarning, match="see vkcat tune"):
-        assert chosen_tiling(node, lavapipe.info) == default_tiling(node, lavapipe.info)
+        assert chosen_tiling(node, vulkan_device.info) == default_tiling(node, vulkan_device.info)
 
 
 def test_off(monkeypatch: pytest.MonkeyPatch) -> None:
