@@ -11,18 +11,21 @@ from typing import Any
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 from conftest import HAS_KOMPUTE
 from hypothesis import given
 from hypothesis import strategies as st
 
 import vkcat
+from vkcat import runner
+from vkcat.cli import cli
 from vkcat.device.backends import open_device
 from vkcat.device.interface import Device, DeviceInfo, Limits, Memory, Slice
 from vkcat.device.limits import check_dispatch, check_shader
 from vkcat.device.select import select
 from vkcat.device.timestamps import elapsed_ns
 from vkcat.device.vulkan import instance
-from vkcat.errors import DeviceError, InputError
+from vkcat.errors import DeviceError, InputError, VkcatWarning
 from vkcat.executor import Executor
 from vkcat.graph import Graph, Role, Tensor
 from vkcat.shader import load
@@ -62,6 +65,34 @@ def test_by_index_and_part_of_a_name() -> None:
         select(devices, "e")
     with pytest.raises(DeviceError, match="got 0 matches"):
         select(devices, "7")
+
+
+def test_two_devices_of_one_name_are_told_apart_by_index() -> None:
+    """A number that is part of a name, as a model's, is no index unless there is such a one."""
+    card = dataclasses.replace(INFO, name="GeForce RTX 3060", kind="discrete")
+    cpu = dataclasses.replace(INFO, name="llvmpipe", index=2)
+    devices = [card, dataclasses.replace(card, index=1), cpu]
+    assert select(devices)[0].index == 0
+    assert select(devices, "1")[0].index == 1
+    with pytest.raises(DeviceError, match=r"device '3060': expected one of \(0: GeForce RTX 3060, 1: .*got 2 matches"):
+        select(devices, "3060")
+    assert select(devices[1:], "3060")[0].index == 1
+
+
+def test_a_cpu_that_nobody_asked_for_is_told_of(device_name: str, g2p: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """There are CPUs alone here. The command line tells beside its output, Python warns; neither of a named one."""
+    monkeypatch.setattr(runner, "_kept", {})
+    with pytest.warns(VkcatWarning, match="device: expected a GPU, got .*, a CPU; see `vkcat devices`"):
+        vkcat.load(g2p).close()
+    vkcat.load(g2p).close()
+    vkcat.load(g2p, device_name).close()
+    for device in runner._kept.values():
+        device.close()
+    said = [
+        CliRunner().invoke(cli, ["run", str(g2p), "hi", *named]).stderr for named in ((), ("--device", device_name))
+    ]
+    assert "a CPU, as no GPU was found; see `vkcat devices`" in said[0]
+    assert said[1] == ""
 
 
 def test_unusable_devices_are_passed_over_and_named() -> None:

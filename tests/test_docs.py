@@ -11,6 +11,8 @@ from conftest import ROOT
 from vkcat.device.interface import Device
 
 
+# Examples say nothing of a device, and there are CPUs alone here.
+@pytest.mark.filterwarnings("ignore:device. expected a GPU")
 @pytest.mark.parametrize("page", ["models.md"])
 def test_examples_run(lavapipe: Device, page: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)

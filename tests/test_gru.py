@@ -177,6 +177,24 @@ def test_batch_first_and_unbatched(vulkan_device: Device) -> None:
     assert one.h.shape == (1, 4)
 
 
+@pytest.mark.parametrize(("T", "B"), [(1, 1), (1, 3), (3, 1)])
+def test_batch_first_of_one_step_or_stream(vulkan_device: Device, T: int, B: int) -> None:
+    """Which axis is which cannot be told from sizes of 1, and must not be."""
+    rng = np.random.default_rng(8)
+    x, w, r = rng.standard_normal((T, B, 3)), rng.standard_normal((12, 3)), rng.standard_normal((12, 4))
+    h0 = rng.standard_normal((1, B, 4))
+    plain = vkcat.gru(x, w, r, h0=h0, device=vulkan_device)
+    swapped = vkcat.gru(x.swapaxes(0, 1), w, r, h0=h0, batch_first=True, device=vulkan_device)
+    assert plain.y.shape == (T, B, 4)
+    assert swapped.y.shape == (B, T, 4)
+    assert swapped.h.shape == plain.h.shape == (1, B, 4)
+    assert np.array_equal(swapped.y.swapaxes(0, 1), plain.y)
+    assert np.array_equal(swapped.h, plain.h)
+    assert np.array_equal(plain.h[0], plain.y[-1])
+    exact = vkcat.gru(x, w, r, h0=h0, device="reference")
+    assert np.abs(plain.y - exact.y).max() < 1e-6
+
+
 def test_strided_fortran_and_byte_swapped_arrays(vulkan_device: Device) -> None:
     rng = np.random.default_rng(7)
     x, w, r = (rng.standard_normal(shape).astype(np.float32) for shape in ((5, 2, 3), (12, 3), (12, 4)))

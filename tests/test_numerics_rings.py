@@ -16,7 +16,7 @@ Array = np.ndarray[Any, Any]
 RINGS = ["ring_attention", "ring_step", "ring_sequence"]
 
 
-def _filled(way: Way, entries: int, mode: int = STEP) -> dict[str, Array]:
+def filled(way: Way, entries: int, mode: int = STEP) -> dict[str, Array]:
     """So many entries in each ring before the step, whose slots before them hold large numbers."""
     arrays = way.inputs()
     rng = np.random.default_rng(11)
@@ -34,10 +34,10 @@ def _filled(way: Way, entries: int, mode: int = STEP) -> dict[str, Array]:
 @each(RINGS)
 def test_rings_of_none_to_all_entries(vulkan_device: Device, way: Way) -> None:
     for entries in (0, 1, way.case.sizes["W"] - 1, way.case.sizes["W"]):
-        assert np.isfinite(way.checked(vulkan_device, _filled(way, entries))["o"]).all()
+        assert np.isfinite(way.checked(vulkan_device, filled(way, entries))["o"]).all()
 
 
-def _by_head(way: Way, values: Array) -> Array:
+def by_head(way: Way, values: Array) -> Array:
     """The values (B, C) of an entry as each of N heads has them, (B, Q)."""
     sizes = way.case.sizes
     d = sizes["Q"] // sizes["N"]
@@ -48,7 +48,7 @@ def _by_head(way: Way, values: Array) -> Array:
 @each(RINGS)
 def test_one_entry_is_the_answer(vulkan_device: Device, way: Way) -> None:
     """However large its score: it has all of the weight."""
-    arrays = _filled(way, 1, HOLD if way.kernel.name == "ring_step" else RESTART)
+    arrays = filled(way, 1, HOLD if way.kernel.name == "ring_step" else RESTART)
     if way.kernel.name == "ring_sequence":
         values, rows = arrays["v"], slice(way.case.sizes["B"])
         values, queries = values[rows], "q"
@@ -59,27 +59,27 @@ def test_one_entry_is_the_answer(vulkan_device: Device, way: Way) -> None:
     for size in (1.0, 1e4, 1e18):
         arrays[queries] = (arrays[queries] * np.float32(size)).astype(np.float32)
         got = way.checked(vulkan_device, arrays)["o"][rows]
-        assert np.allclose(got, _by_head(way, values), rtol=1e-6, atol=0)
+        assert np.allclose(got, by_head(way, values), rtol=1e-6, atol=0)
 
 
 @pytest.mark.parametrize("slope", [1e4, 1e30, 3e38])
 @each(RINGS)
 def test_large_slopes_leave_the_newest(vulkan_device: Device, way: Way, slope: float) -> None:
     """Beyond float32 a score is -Inf, and has no weight."""
-    arrays = _filled(way, way.case.sizes["W"], HOLD if way.kernel.name == "ring_step" else STEP)
+    arrays = filled(way, way.case.sizes["W"], HOLD if way.kernel.name == "ring_step" else STEP)
     arrays["slopes"][...] = slope
     got = way.checked(vulkan_device, arrays)["o"]
     assert np.isfinite(got).all()
     if way.kernel.name == "ring_sequence":
-        assert np.allclose(got, _by_head(way, arrays["v"]), rtol=1e-6, atol=0)
+        assert np.allclose(got, by_head(way, arrays["v"]), rtol=1e-6, atol=0)
     else:
-        assert np.allclose(got, _by_head(way, arrays["v_ring"][:, -1]), rtol=1e-6, atol=0)
+        assert np.allclose(got, by_head(way, arrays["v_ring"][:, -1]), rtol=1e-6, atol=0)
 
 
 @each(["ring_attention", "ring_step"])
 def test_a_ring_of_which_all_is_masked_gives_zeros(device: Device, way: Way) -> None:
     """As an empty one: where every score is -Inf, nothing has a weight. Where one is not, that has all."""
-    arrays = _filled(way, way.case.sizes["W"], HOLD)
+    arrays = filled(way, way.case.sizes["W"], HOLD)
     arrays["k_ring"][...] = -np.inf
     if way.kernel.name == "ring_attention":
         arrays["q"] = np.abs(arrays["q"]) + np.float32(0.1)
@@ -88,13 +88,13 @@ def test_a_ring_of_which_all_is_masked_gives_zeros(device: Device, way: Way) -> 
             arrays[name] = np.abs(arrays[name]) + np.float32(0.1)
     assert (way.run(device, arrays).got["o"] == 0).all()
     arrays["k_ring"][:, 0] = 1.0
-    assert np.allclose(way.run(device, arrays).got["o"], _by_head(way, arrays["v_ring"][:, 0]), rtol=1e-6, atol=0)
+    assert np.allclose(way.run(device, arrays).got["o"], by_head(way, arrays["v_ring"][:, 0]), rtol=1e-6, atol=0)
 
 
 @each(["ring_sequence"])
 def test_steps_that_are_not_read_answer_zero(vulkan_device: Device, way: Way) -> None:
     for changes in ({"lengths": 0}, {"mode": HOLD}):
-        arrays = _filled(way, 3)
+        arrays = filled(way, 3)
         for name, value in changes.items():
             arrays[name][...] = value
         for name in ("q", "k", "v"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import math
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from typing import Any
@@ -13,7 +14,7 @@ from numpy.typing import NDArray
 
 from vkcat.device.backends import BACKENDS, open_device
 from vkcat.device.interface import Device, DeviceInfo
-from vkcat.errors import DeviceError, InputError, mismatch
+from vkcat.errors import DeviceError, InputError, VkcatWarning, mismatch
 from vkcat.executor import Executor, Steps
 from vkcat.graph import Graph
 from vkcat.model import Model, fused_for
@@ -26,11 +27,11 @@ REFERENCE = "reference"
 class Runner:
     """Makes what runs graphs.
 
-    `device` is an open device, an index or a part of a name; None is the device that would be used by default, and
-    "reference" the float64 reference. What is opened here stays open until the process ends. Without `fuse` a device
-    runs each node of a graph by itself, as the reference does. `submit_limit_ms` is how long a submission of many
-    steps may take. Raises `InputError` for an unknown backend or schedule or a limit that is none,
-    `DeviceError` when there is no such device.
+    `device` is an open device, an index or a part of a name; None is the device that would be used by default, with a
+    `VkcatWarning` when that is a CPU, and "reference" the float64 reference. What is opened here stays open until the
+    process ends. Without `fuse` a device runs each node of a graph by itself, as the reference does. `submit_limit_ms`
+    is how long a submission of many steps may take. Raises `InputError` for an unknown backend or schedule or a limit
+    that is none, `DeviceError` when there is no such device.
     """
 
     def __init__(
@@ -112,6 +113,10 @@ def _kept_device(backend: str, wanted: str | None) -> Device:
         except DeviceError:
             device.close()
     device = _kept[backend, wanted] = open_device(backend, wanted)
+    if not wanted and device.info.kind == "cpu":
+        # Perhaps a GPU's driver is missing, and all that shows it is time.
+        remedy = "see `vkcat devices`; of a device that is named nothing is said"
+        warnings.warn(mismatch("device", "a GPU", f"{device.info.name}, a CPU", remedy), VkcatWarning, stacklevel=4)
     atexit.register(device.close)
     return device
 
