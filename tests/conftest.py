@@ -155,8 +155,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def _in_first_half(item: pytest.Item) -> bool:
-    """What runs on SwiftShader, and so much of the rest that both halves take about as long."""
-    return "swiftshader" in item.name or item.path.name in ("test_mutants.py", "test_cli.py")
+    """What runs on SwiftShader takes about as long as all of the rest."""
+    return "swiftshader" in item.name
 
 
 def _reads_messages(item: pytest.Item) -> bool:

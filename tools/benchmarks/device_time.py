@@ -64,11 +64,15 @@ class DeviceTime:
         return self._executor.read(self._model.outputs[GRAPH])
 
     def device_ns(self, count: int) -> float:
-        """The slope between a submission of `count` steps, but at least 4, and one of a quarter of them."""
+        """The slope between a submission of `count` steps, but at least 4, and one of a quarter of them.
+
+        Each is run before and after the other, after one that does not count: a processor that was idle begins faster
+        or slower than it goes on, and what drifts evenly cancels.
+        """
         many = max(count, 4)
         few = many // 4
-        short, long = self._run(few), self._run(many)
-        return (long - short) / (many - few)
+        _, long, short, again, longer = (self._run(steps) for steps in (few, many, few, few, many))
+        return (long + longer - short - again) / (2 * (many - few))
 
     def close(self) -> None:
         self._executor.close()
