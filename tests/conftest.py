@@ -12,6 +12,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator
+from contextlib import closing
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import ModuleType
@@ -91,55 +92,54 @@ def absent(what: str) -> NoReturn:
     pytest.skip(f"{what} is not here; tools/setup --tests provides it")
 
 
-def _open(backend: str, driver: str) -> Device:
-    if backend == "kompute" and not HAS_KOMPUTE:
-        pytest.skip("kp is not installed")
+def name_of(driver: str) -> str:
+    """A part of the name of a driver's device, as `--device` takes it."""
     if driver == "swiftshader" and not SWIFTSHADER.is_file():
         absent("SwiftShader")
-    return open_device(backend, DRIVERS[driver])
+    return DRIVERS[driver]
+
+
+def opened(driver: str, backend: str = "vulkan") -> Device:
+    """A driver's device, for who asked to close."""
+    if backend == "kompute" and not HAS_KOMPUTE:
+        pytest.skip("kp is not installed")
+    return open_device(backend, name_of(driver))
 
 
 @pytest.fixture(scope="session", params=[f"{d}-{b}" for d in DRIVERS for b in ("vulkan", "kompute")])
 def device(request: pytest.FixtureRequest) -> Iterator[Device]:
     """Every driver by every backend."""
     driver, backend = request.param.split("-")
-    opened = _open(backend, driver)
-    yield opened
-    opened.close()
+    with closing(opened(driver, backend)) as one:
+        yield one
 
 
 @pytest.fixture(scope="session", params=list(DRIVERS))
 def vulkan_device(request: pytest.FixtureRequest) -> Iterator[Device]:
     """Every driver by the default backend."""
-    opened = _open("vulkan", request.param)
-    yield opened
-    opened.close()
+    with closing(opened(request.param)) as one:
+        yield one
 
 
 @pytest.fixture(params=list(DRIVERS))
 def device_name(request: pytest.FixtureRequest) -> str:
     """Every driver's device, as `--device` names it."""
-    if request.param == "swiftshader" and not SWIFTSHADER.is_file():
-        absent("SwiftShader")
-    return DRIVERS[request.param]
+    return name_of(request.param)
 
 
 @pytest.fixture(scope="session", params=list(DRIVERS))
 def both_backends(request: pytest.FixtureRequest) -> Iterator[list[Device]]:
     """One driver by all backends that are installed."""
-    opened = [_open("vulkan", request.param)]
-    if HAS_KOMPUTE:
-        opened.append(_open("kompute", request.param))
-    yield opened
-    for one in opened:
+    both = [opened(request.param, backend) for backend in ("vulkan", "kompute") if backend == "vulkan" or HAS_KOMPUTE]
+    yield both
+    for one in both:
         one.close()
 
 
 @pytest.fixture(scope="session")
 def lavapipe() -> Iterator[Device]:
-    opened = _open("vulkan", "lavapipe")
-    yield opened
-    opened.close()
+    with closing(opened("lavapipe")) as one:
+        yield one
 
 
 @pytest.fixture(scope="session")

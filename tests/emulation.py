@@ -8,9 +8,11 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 SOURCES = Path(__file__).parent / "layer"
 NAME = "VK_LAYER_VKCAT_test"
@@ -74,6 +76,21 @@ def variables(**settings: float) -> dict[str, str]:
         "VKCAT_TEST_LIBRARY": str(_library()),
         "VKCAT_TEST_LAYER": " ".join(f"{name}={number}" for name, number in settings.items()),
     }
+
+
+def printed(script: str, *arguments: str, **changes: str) -> list[dict[str, Any]]:
+    """The lines of JSON of a script of the tests, in a process that has the layer. A crash or a hang fails here."""
+    done = subprocess.run(
+        [sys.executable, "-X", "faulthandler", script, *arguments],
+        cwd=SOURCES.parent,
+        env={**os.environ, **variables(), **changes},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=900,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    return [json.loads(line) for line in done.stdout.splitlines()]
 
 
 class Layer:

@@ -15,15 +15,16 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from emulation import RESULTS, Layer
-from fault_runs import MODEL, outcome, whole_run
+from fault_runs import begin, outcome, whole_run
 
 from vkcat.device.backends import open_device
-from vkcat.session import Session
 
 LONGEST_S = 12
 
@@ -63,35 +64,36 @@ def _all_of(pipe: int) -> bytes | None:
     return None
 
 
+def save(driver: str, state: Path, layer: Layer) -> dict[str, Any]:
+    """The state that the others go on from."""
+    del layer
+    with closing(open_device("kompute", driver)) as device:
+        begin(device, state)
+    return {}
+
+
+def count(driver: str, state: Path, result: int, layer: Layer) -> dict[str, Any]:
+    """What is right, and how many calls may give this VkResult."""
+    layer.arm(result)
+    return {"tokens": whole_run("kompute", driver, state), "calls": layer.calls}
+
+
+def fail(driver: str, state: Path, result: int, n: int, layer: Layer) -> dict[str, Any]:
+    """What becomes of a run whose n-th of these calls gives it."""
+    layer.arm(result, n)
+    return outcome(layer, lambda: whole_run("kompute", driver, state))
+
+
 def main(driver: str, every: int, results: list[str]) -> None:
     rng = np.random.default_rng()
     with tempfile.TemporaryDirectory() as folder:
         state = Path(folder, "state")
-
-        def save(_: Layer) -> dict[str, Any]:
-            device = open_device("kompute", driver)
-            session = Session(MODEL, device=device)
-            session.prefill([200, 100])
-            session.save_state(state)
-            session.close()
-            device.close()
-            return {}
-
-        def count(layer: Layer, result: int) -> dict[str, Any]:
-            layer.arm(result)
-            return {"tokens": whole_run("kompute", driver, state), "calls": layer.calls}
-
-        def fail(layer: Layer, result: int, n: int) -> dict[str, Any]:
-            layer.arm(result, n)
-            return outcome(layer, lambda: whole_run("kompute", driver, state))
-
-        forked(save)
+        forked(partial(save, driver, state))
         for name in results:
-            result = RESULTS[name]
-            counted = forked(lambda layer, result=result: count(layer, result))  # type: ignore[misc]
+            counted = forked(partial(count, driver, state, RESULTS[name]))
             print(json.dumps({"result": name, **counted}), flush=True)
             for n in range(1 + int(rng.integers(every)), counted["calls"] + 1, every):
-                ended = forked(lambda layer, result=result, n=n: fail(layer, result, n))  # type: ignore[misc]
+                ended = forked(partial(fail, driver, state, RESULTS[name], n))
                 print(json.dumps({"result": name, "n": n, **ended}), flush=True)
 
 

@@ -15,6 +15,7 @@ import tempfile
 import time
 import warnings
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,13 @@ from vkcat.session import Session
 
 MODEL = stored(config([GRU], "plain", norm="none"))
 PROMPT = [1, 2, 3, 4, 5, 6, 7, 8, 9]
+
+
+def begin(device: Device, state: Path) -> None:
+    """Save the state that the runs go on from."""
+    with closing(Session(MODEL, device=device)) as session:
+        session.prefill([200, 100])
+        session.save_state(state)
 
 
 def generate(device: Device, state: Path) -> list[int]:
@@ -62,12 +70,12 @@ def outcome(layer: Layer, run: Callable[[], list[int]]) -> dict[str, Any]:
     ended: dict[str, Any] = {"error": None, "message": "", "tokens": None}
     with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
-        begin = time.monotonic()
+        began = time.monotonic()
         try:
             ended["tokens"] = run()
         except VkcatError as error:
             ended |= {"error": type(error).__name__, "message": str(error)}
-        ended["seconds"] = time.monotonic() - begin
+        ended["seconds"] = time.monotonic() - began
     ended |= {"call": layer.failed, "warnings": [type(one.message).__name__ for one in warned]}
     layer.disarm()
     alive = layer.alive()
@@ -81,10 +89,7 @@ def main(backend: str, driver: str, every: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
         state = Path(folder, "state")
         device = open_device(backend, driver)
-        session = Session(MODEL, device=device)
-        session.prefill([200, 100])
-        session.save_state(state)
-        session.close()
+        begin(device, state)
         print(json.dumps({"tokens": generate(device, state)}), flush=True)
         # What the device keeps for the next session is there now.
         runs: dict[str, tuple[Callable[[], list[int]], int]] = {

@@ -271,22 +271,10 @@ def test_validate_unknown_op() -> None:
 )
 def test_profile_json(device_name: str, g2p: Path, tmp_path: Path, backends: str) -> None:
     path = tmp_path / "p.json"
+    options = ["--device", device_name, "--backend", backends]
     done = CliRunner().invoke(
         cli,
-        [
-            "profile",
-            str(g2p),
-            "--device",
-            device_name,
-            "--backend",
-            backends,
-            "--runs",
-            "20",
-            "--warmup",
-            "3",
-            "--json",
-            str(path),
-        ],
+        ["profile", str(g2p), *options, "--runs", "20", "--warmup", "3", "--json", str(path)],
     )
     assert done.exit_code == 0, (done.output, done.exception)
     assert "3 warm-up steps, 20 measured" in done.output

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -36,14 +32,8 @@ LONGEST_S = 60
 
 @lru_cache(maxsize=None)
 def _runs(driver: str) -> list[dict[str, Any]]:
-    """What `fault_runs.py` printed. A crash or a hang fails here."""
-    command = [sys.executable, "-X", "faulthandler", "fault_runs.py", "vulkan", DRIVERS[driver], str(EVERY[driver])]
-    environment = {**os.environ, **emulation.variables()}
-    done = subprocess.run(
-        command, cwd=Path(__file__).parent, env=environment, capture_output=True, text=True, check=False, timeout=900
-    )
-    assert done.returncode == 0, done.stderr[-2000:]
-    return [json.loads(line) for line in done.stdout.splitlines()]
+    """What `fault_runs.py` printed."""
+    return emulation.printed("fault_runs.py", "vulkan", DRIVERS[driver], str(EVERY[driver]))
 
 
 def _faults(driver: str) -> list[dict[str, Any]]:

@@ -15,7 +15,6 @@ from typing import Any, NoReturn
 import numpy as np
 import pytest
 
-from vkcat import glsl
 from vkcat.device.interface import Device, DeviceInfo, Limits, Slice
 from vkcat.device.limits import check_dispatch, check_shader
 from vkcat.errors import DeviceError, ShapeError, VkcatError
@@ -25,8 +24,7 @@ from vkcat.kernel import Case
 from vkcat.ops import OPS
 from vkcat.plan import Packing, schedule
 from vkcat.plan.layout import MAX_BINDING
-from vkcat.shader import SOURCES, Shader, load
-from vkcat.spirv import reflect
+from vkcat.shader import SOURCES, Shader, load, load_file
 from vkcat.validate.ops import validate_case, validate_op
 
 LARGE = Limits(MAX_BINDING, 1 << 62, 16, (65535,) * 3, (128, 128, 64), 128, 16 << 10, 128, 16)
@@ -136,8 +134,7 @@ def _add_of(folder: Path, local_size: str) -> dict[str, Shader]:
     assert text.count("layout(local_size_x = 64) in;") == 1
     file = folder / "add.comp"
     file.write_text(text.replace("layout(local_size_x = 64) in;", local_size))
-    code = glsl.compile_file(file, SOURCES / "include")
-    return {"add": Shader("add", code, reflect(code, "add"))}
+    return {"add": load_file("add", file)}
 
 
 def test_groups_of_512_run_where_a_device_has_them_and_are_refused_where_not(device: Device, tmp_path: Path) -> None:

@@ -15,12 +15,10 @@ import pytest
 from numeric_cases import WAYS
 from test_numerics_rings import by_head, filled
 
-from vkcat import glsl
 from vkcat.device.interface import Device, Memory, Slice, ToHost
 from vkcat.ops import OPS
 from vkcat.ops.gates import HOLD
-from vkcat.shader import SOURCES, Shader
-from vkcat.spirv import reflect
+from vkcat.shader import SOURCES, Shader, load_file
 from vkcat.validate.ops import validate_op
 
 BITS = np.array([1, 0x80000000, 0x7FC00001, 0xFF800001, 0xFFFFFFFF, (1 << 24) + 1, 0x3F800000, 7], np.uint32)
@@ -44,8 +42,7 @@ void main() {
 def _compiled(folder: Path, name: str, text: str) -> Shader:
     file = folder / f"{name}.comp"
     file.write_text(text)
-    code = glsl.compile_file(file, SOURCES / "include")
-    return Shader(name, code, reflect(code, name))
+    return load_file(name, file)
 
 
 @pytest.mark.parametrize("at", range(len(BITS)))

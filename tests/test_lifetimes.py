@@ -12,21 +12,14 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from conftest import DRIVERS, HAS_KOMPUTE, MESSAGES, SWIFTSHADER, absent
+from conftest import DRIVERS, HAS_KOMPUTE, MESSAGES, opened
 
-from vkcat.device.backends import open_device
 from vkcat.device.interface import Device, Dispatch, Memory, Slice
 from vkcat.errors import DeviceError
 from vkcat.shader import load
 
 BACKENDS = ["vulkan", pytest.param("kompute", marks=pytest.mark.skipif(not HAS_KOMPUTE, reason="kp is not installed"))]
 ORDERS = list(itertools.permutations(["buffers", "dispatch", "recording", "device"]))
-
-
-def _opened(backend: str, driver: str) -> Device:
-    if driver == "swiftshader" and not SWIFTSHADER.is_file():
-        absent("SwiftShader")
-    return open_device(backend, DRIVERS[driver])
 
 
 def _dispatch(device: Device) -> Dispatch:
@@ -38,7 +31,7 @@ def _dispatch(device: Device) -> Dispatch:
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_closing_in_any_order_with_work_under_way(backend: str, driver: str) -> None:
     for order in ORDERS[:: 1 if backend == "vulkan" else 4]:
-        device = _opened(backend, driver)
+        device = opened(driver, backend)
         dispatch = _dispatch(device)
         recording = device.recording()
         recording.record([dispatch])
@@ -95,7 +88,7 @@ def test_what_was_closed_is_named(device: Device) -> None:
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_a_forked_process_leaves_the_device_to_the_one_that_opened_it(backend: str, driver: str) -> None:
     """It can neither use nor harm it, and may leave by os._exit, as those of multiprocessing do."""
-    _opened(backend, driver).close()
+    opened(driver, backend).close()
     code = f"""
 import os, signal, vkcat
 from vkcat.device.layers import active_layers

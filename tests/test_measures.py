@@ -11,13 +11,11 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from vkcat import glsl
 from vkcat.cli import cli
 from vkcat.device.interface import Device
 from vkcat.kernel import Case, Kernel
 from vkcat.ops import OPS
-from vkcat.shader import SOURCES, Shader
-from vkcat.spirv import reflect
+from vkcat.shader import SOURCES, Shader, load_file
 from vkcat.validate import Result
 from vkcat.validate.ops import validate_case
 from vkcat.validate.report import as_json
@@ -128,9 +126,9 @@ ZEROS_FOR_NAN = "isnan(scale) ? 0.0 : x[row + d] * scale * gain[d];"
 def _rms_norm(folder: Path, written: str) -> dict[str, Shader]:
     text = (SOURCES / "rms_norm.comp").read_text()
     assert WRITTEN in text
-    (folder / "rms_norm.comp").write_text(text.replace(WRITTEN, written))
-    code = glsl.compile_file(folder / "rms_norm.comp", SOURCES / "include", "")
-    return {"rms_norm": Shader("rms_norm", code, reflect(code, "rms_norm"))}
+    file = folder / "rms_norm.comp"
+    file.write_text(text.replace(WRITTEN, written))
+    return {"rms_norm": load_file("rms_norm", file)}
 
 
 def _given(x: np.ndarray[Any, Any]) -> Kernel:

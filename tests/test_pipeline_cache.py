@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import DRIVERS, SWIFTSHADER, absent
+from conftest import DRIVERS, opened
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -157,18 +157,12 @@ def _let_it_keep(monkeypatch: pytest.MonkeyPatch, kept: bytes = KEPT) -> list[by
     return given
 
 
-def _opened(driver: str) -> Any:
-    if driver == "swiftshader" and not SWIFTSHADER.is_file():
-        absent("SwiftShader")
-    return open_device("vulkan", DRIVERS[driver])
-
-
 @pytest.mark.parametrize("driver", DRIVERS)
 def test_a_device_keeps_and_reads_its_file(driver: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("VKCAT_PIPELINE_CACHE", str(tmp_path / "cache"))
     given = _let_it_keep(monkeypatch)
     for _ in range(2):
-        device = _opened(driver)
+        device = opened(driver)
         _small_executor(device)
         device.close()
     (path,) = (tmp_path / "cache").iterdir()
@@ -180,7 +174,7 @@ def test_a_device_keeps_and_reads_its_file(driver: str, tmp_path: Path, monkeypa
     # Damage is said once, and the next file is whole again.
     path.write_bytes(content[:-1])
     with pytest.warns(VkcatWarning, match="got a damaged one; it is left out, and another will"):
-        device = _opened(driver)
+        device = opened(driver)
     device.close()
     assert path.read_bytes() == content
     assert given[2:] == [b""]
@@ -189,9 +183,9 @@ def test_a_device_keeps_and_reads_its_file(driver: str, tmp_path: Path, monkeypa
 @pytest.mark.parametrize("driver", DRIVERS)
 def test_what_another_wrote_meanwhile_is_merged(driver: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("VKCAT_PIPELINE_CACHE", str(tmp_path))
-    first = _opened(driver)
+    first = opened(driver)
     given = _let_it_keep(monkeypatch)
-    _opened(driver).close()
+    opened(driver).close()
     assert given == [b""]
     first.close()
     assert given[1:] == [read(next(tmp_path.iterdir()), first._cache._driver)]
@@ -201,7 +195,7 @@ def test_what_another_wrote_meanwhile_is_merged(driver: str, tmp_path: Path, mon
 def test_a_driver_that_keeps_nothing_has_no_file(driver: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("VKCAT_PIPELINE_CACHE", str(tmp_path))
     _let_it_keep(monkeypatch, b"")
-    device = _opened(driver)
+    device = opened(driver)
     _small_executor(device)
     device.close()
     assert not list(tmp_path.iterdir())
@@ -313,7 +307,7 @@ def test_an_error_in_a_thread_is_raised(vulkan_device: Any, monkeypatch: pytest.
 
 def test_the_cache_is_what_pipelines_come_from() -> None:
     """SwiftShader tells of a hit in a cache that it filled itself; a second set of pipelines has nothing but hits."""
-    device: Any = _opened("swiftshader")
+    device: Any = opened("swiftshader")
     wanted = [(load(name), ()) for name in ("argmax", "silu", "add")]
     device.prepare(wanted)
     assert device.pipeline_counts == (3, 0)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from conftest import DRIVERS, HAS_KOMPUTE, SWIFTSHADER, absent
+from conftest import DRIVERS, HAS_KOMPUTE, name_of
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -28,9 +28,7 @@ SLACK_US = 0.002
 
 
 def _traced(model: Path, driver: str, path: Path, *options: str) -> dict[str, Any]:
-    if driver == "swiftshader" and not SWIFTSHADER.is_file():
-        absent("SwiftShader")
-    short = ["--runs", "1", "--warmup", "0", "--device", DRIVERS[driver]]
+    short = ["--runs", "1", "--warmup", "0", "--device", name_of(driver)]
     done = CliRunner().invoke(cli, ["profile", str(model), *short, "--trace", str(path), *options])
     assert done.exit_code == 0, (done.output, done.exception)
     value: dict[str, Any] = json.loads(path.read_text())

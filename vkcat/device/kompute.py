@@ -132,7 +132,7 @@ class KomputeRecording:
 
     def _begin_sequence(self) -> None:
         """What the one before did is waited for before this one runs."""
-        self._sequences.append(self._device.sequence())
+        self._sequences.append(self._device.manager.sequence())
         self._written, self._copied = set(), set()
 
     def _order(self, buffers: Mapping[int, Any], *, to_host: bool) -> None:
@@ -187,11 +187,11 @@ class KomputeDevice(Lifetime):
     offsets = False
     rewrites = False
     separate_wait = False
+    lost = False
     timestamps = False
 
     def __init__(self, info: DeviceInfo) -> None:
         super().__init__(info)
-        self._lost = False
         self._tensors: dict[int, KomputeBuffer] = {}
         self._sequences: dict[int, KomputeRecording] = {}
         # With the dispatch, which keeps its place in memory, and so its identity, for itself.
@@ -202,10 +202,6 @@ class KomputeDevice(Lifetime):
             self._proof = Proof(self.manager)
             made.pop_all()
         self._check_round_trip()
-
-    @property
-    def lost(self) -> bool:
-        return self._lost
 
     def _check_round_trip(self) -> None:
         """With numpy 2, kp 0.9.0 reads element 0 everywhere, without an error."""
@@ -225,9 +221,6 @@ class KomputeDevice(Lifetime):
                 )
             )
 
-    def sequence(self) -> Any:
-        return self.manager.sequence()
-
     def finish(self, sequence: Any) -> None:
         """Record what every sequence ends with."""
         self._proof.finish(sequence)
@@ -238,7 +231,7 @@ class KomputeDevice(Lifetime):
             self._proof.run(sequence, f"{self.info.name}: kompute's submission, last dispatch {last_dispatch}")
         except DeviceError:
             # What runs and what does not is unknown from here on.
-            self._lost = True
+            self.lost = True
             raise
 
     def copy_to_device(self, buffer: KomputeBuffer) -> None:
@@ -248,14 +241,13 @@ class KomputeDevice(Lifetime):
         self._copy(kp().OpTensorSyncLocal([buffer.tensor]))
 
     def _copy(self, operation: Any) -> None:
-        with calling("recording a copy for kompute"):
-            sequence = self.sequence()
-            sequence.record(operation)
-            self.finish(sequence)
-        try:
+        with ExitStack() as made:
+            with calling("recording a copy for kompute"):
+                sequence = self.manager.sequence()
+                made.callback(sequence.destroy)
+                sequence.record(operation)
+                self.finish(sequence)
             self.run(sequence, "none, a copy")
-        finally:
-            sequence.destroy()
 
     def own_tensor(self, buffer: KomputeBuffer) -> None:
         self._tensors[id(buffer)] = buffer

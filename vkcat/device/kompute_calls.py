@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import numpy as np
@@ -49,15 +49,18 @@ class Proof:
 
     def __init__(self, manager: Any) -> None:
         word = np.array([self._WORD], np.uint32)
-        self._tensor = manager.tensor_t(word, tensor_type=kp().TensorTypes.device)
-        self._on_host = self._tensor.data()
-        written, proving = manager.sequence(), manager.sequence()
-        written.record(kp().OpTensorSyncDevice([self._tensor]))
-        written.eval()
-        self.finish(proving)
-        self.run(proving, "kompute's first submission")
-        written.destroy()
-        proving.destroy()
+        with ExitStack() as failed, ExitStack() as made:
+            self._tensor = manager.tensor_t(word, tensor_type=kp().TensorTypes.device)
+            failed.callback(self.destroy)
+            self._on_host = self._tensor.data()
+            written, proving = manager.sequence(), manager.sequence()
+            for sequence in (written, proving):
+                made.callback(sequence.destroy)
+            written.record(kp().OpTensorSyncDevice([self._tensor]))
+            written.eval()
+            self.finish(proving)
+            self.run(proving, "kompute's first submission")
+            failed.pop_all()
 
     def finish(self, sequence: Any) -> None:
         """Record the last operation of a sequence."""
