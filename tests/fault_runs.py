@@ -100,6 +100,9 @@ def main(backend: str, driver: str, every: int) -> None:
             for name, result in RESULTS.items():
                 if scope == "session" and name in ("VK_ERROR_DEVICE_LOST", "VK_ERROR_INITIALIZATION_FAILED"):
                     continue  # the open device would stay lost
+                # What the faults before this one had the device make anew is there after a run.
+                layer.disarm()
+                run()
                 layer.arm(result)
                 run()
                 calls = layer.calls

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import pytest
+from msgspec import Struct
+from msgspec.structs import replace
 
 from vkcat.device.interface import Device
 from vkcat.glsl import SUBGROUP
@@ -25,8 +26,7 @@ STREAM = 1
 """The one that is meddled with: it has neighbours on both sides."""
 
 
-@dataclass(frozen=True)
-class Way:
+class Way(Struct, frozen=True):
     """A case of a kernel, and the shader that runs it: with the tree in shared memory, or in subgroups."""
 
     kernel: Kernel

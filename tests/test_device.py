@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import subprocess
 import sys
 from pathlib import Path
@@ -15,6 +14,7 @@ from click.testing import CliRunner
 from conftest import HAS_KOMPUTE
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
 import vkcat
 from vkcat import runner
@@ -38,7 +38,7 @@ INFO = DeviceInfo(0, "Test", "cpu", (1, 1, 0), "none", 4, False, False, 64, 1.0,
 
 
 def _devices(*kinds: str) -> list[DeviceInfo]:
-    return [dataclasses.replace(INFO, index=at, name=f"{kind} {at}", kind=kind) for at, kind in enumerate(kinds)]
+    return [structs.replace(INFO, index=at, name=f"{kind} {at}", kind=kind) for at, kind in enumerate(kinds)]
 
 
 @pytest.mark.parametrize(
@@ -69,9 +69,9 @@ def test_by_index_and_part_of_a_name() -> None:
 
 def test_two_devices_of_one_name_are_told_apart_by_index() -> None:
     """A number that is part of a name, as a model's, is no index unless there is such a one."""
-    card = dataclasses.replace(INFO, name="GeForce RTX 3060", kind="discrete")
-    cpu = dataclasses.replace(INFO, name="llvmpipe", index=2)
-    devices = [card, dataclasses.replace(card, index=1), cpu]
+    card = structs.replace(INFO, name="GeForce RTX 3060", kind="discrete")
+    cpu = structs.replace(INFO, name="llvmpipe", index=2)
+    devices = [card, structs.replace(card, index=1), cpu]
     assert select(devices)[0].index == 0
     assert select(devices, "1")[0].index == 1
     with pytest.raises(DeviceError, match=r"device '3060': expected one of \(0: GeForce RTX 3060, 1: .*got 2 matches"):
@@ -96,9 +96,9 @@ def test_a_cpu_that_nobody_asked_for_is_told_of(device_name: str, g2p: Path, mon
 
 
 def test_unusable_devices_are_passed_over_and_named() -> None:
-    old = dataclasses.replace(INFO, name="Old", kind="discrete", api_version=(1, 0, 3))
-    mute = dataclasses.replace(INFO, name="Mute", kind="discrete", index=1, compute_queue_family=None)
-    good = dataclasses.replace(INFO, name="Good", index=2)
+    old = structs.replace(INFO, name="Old", kind="discrete", api_version=(1, 0, 3))
+    mute = structs.replace(INFO, name="Mute", kind="discrete", index=1, compute_queue_family=None)
+    good = structs.replace(INFO, name="Good", index=2)
     assert select([old, mute, good])[0].name == "Good"
     with pytest.raises(DeviceError, match="Old: Vulkan 1.0.3, below 1.1; Mute: no compute queue"):
         select([old, mute])
@@ -120,7 +120,7 @@ def test_unusable_devices_are_passed_over_and_named() -> None:
 )
 def test_shader_beyond_a_limit(limit: str, value: object, message: str) -> None:
     check_shader(load("argmax"), (), INFO)
-    small = dataclasses.replace(INFO, limits=dataclasses.replace(LIMITS, **{limit: value}))
+    small = structs.replace(INFO, limits=structs.replace(LIMITS, **{limit: value}))
     with pytest.raises(DeviceError, match=f"argmax: Test: expected {message}"):
         check_shader(load("argmax"), (), small)
 
@@ -174,7 +174,7 @@ def test_missing_binding_oversized_range_and_push_constants() -> None:
         check_dispatch("argmax", load("argmax"), [part, part], PUSH[:1], (1, 1, 1), INFO)
     with pytest.raises(DeviceError, match="argmax: expected 2 bindings, got 1"):
         check_dispatch("argmax", load("argmax"), [part], PUSH, (1, 1, 1), INFO)
-    large = dataclasses.replace(part, size=(1 << 27) + 4)
+    large = structs.replace(part, size=(1 << 27) + 4)
     with pytest.raises(DeviceError, match="argmax: x: expected at most 134217728 bytes"):
         check_dispatch("argmax", load("argmax"), [large, part], PUSH, (1, 1, 1), INFO)
 

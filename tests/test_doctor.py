@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import os
 import subprocess
@@ -10,9 +9,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from msgspec import structs
 
 from vkcat.cli import cli
 from vkcat.device.interface import Device
@@ -60,7 +61,7 @@ def test_no_names_of_users_or_homes(monkeypatch: pytest.MonkeyPatch, tmp_path: P
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("VKCAT_TILINGS", f"{home}/table.json")
     monkeypatch.setenv("VK_LAYER_PATH", f"{home}/layers:/srv/wilhelmina/layers:/srv/wilhelminas")
-    text = json.dumps(dataclasses.asdict(surroundings()))
+    text = json.dumps(msgspec.to_builtins(surroundings()))
     assert str(home) not in text
     assert "wilhelmina/" not in text
     assert "~/table.json" in text
@@ -120,7 +121,7 @@ def test_a_wrong_op_and_one_that_fails_are_found(vulkan_device: Device, monkeypa
 
     def checks_of(device: Device, kernel: Any, case: Any) -> list[Result]:
         results = original(device, kernel, case)
-        return [dataclasses.replace(result, problem="4 elements beyond their bound") for result in results]
+        return [structs.replace(result, problem="4 elements beyond their bound") for result in results]
 
     original = checks.validate_case
     monkeypatch.setattr(checks, "validate_case", validate)

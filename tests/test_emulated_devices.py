@@ -217,7 +217,7 @@ def test_the_validation_layer_holds_to_what_is_shown(driver: str) -> None:
     """Offsets that the driver takes and the emulated device does not, in a process of their own."""
     code = (
         "import emulation\n"
-        "from dataclasses import replace\n"
+        "from msgspec.structs import replace\n"
         "from vkcat.device.backends import open_device\n"
         "from vkcat.executor import Executor, device_packing\n"
         "from vkcat.model import build_stream\n"

@@ -95,7 +95,7 @@ def test_no_file_at_all(name: str, tmp_path: Path) -> None:
 
 def test_a_finding_is_one(tmp_path: Path) -> None:
     """What the judge must see: an error of another kind, a file elsewhere, memory, a warning."""
-    from dataclasses import replace
+    from msgspec.structs import replace
 
     def elsewhere(folder: Path) -> None:
         with Path("/etc/hostname").open("rb"):

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from conftest import ROOT, absent
+from msgspec.structs import replace
 
 from vkcat import glsl
 from vkcat.device.limits import check_shader

@@ -6,11 +6,11 @@ Met publicly: ggml-org/llama.cpp#14545, where a fused norm took its epsilon from
 from __future__ import annotations
 
 from contextlib import closing
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from vkcat.device.interface import Device
 from vkcat.executor import Executor

@@ -6,7 +6,6 @@ Met publicly: 512 invocations on a device of 256 (ollama/ollama#15877), more tha
 
 from __future__ import annotations
 
-import dataclasses
 from contextlib import closing
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,6 +13,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 import pytest
+from msgspec import structs
 
 from vkcat.device.interface import Device, DeviceInfo, Limits, Slice
 from vkcat.device.limits import check_dispatch, check_shader
@@ -80,21 +80,21 @@ def _one_less(limit: Any) -> list[Any]:
 @pytest.mark.parametrize("name", AT_THE_LIMIT)
 def test_what_is_at_a_limit_is_taken_and_one_more_is_not(name: str) -> None:
     limit, use = AT_THE_LIMIT[name]
-    use(dataclasses.replace(LARGE, **{name: limit}))
+    use(structs.replace(LARGE, **{name: limit}))
     for less in _one_less(limit):
         with pytest.raises(DeviceError):
-            use(dataclasses.replace(LARGE, **{name: less}))
+            use(structs.replace(LARGE, **{name: less}))
 
 
 def test_every_limit_is_tested() -> None:
     """An alignment is no limit: `_planned` looks at what comes of it."""
-    names = {field.name for field in dataclasses.fields(Limits)}
+    names = {field.name for field in structs.fields(Limits)}
     assert names - AT_THE_LIMIT.keys() == {"min_storage_buffer_offset_alignment"}
-    _planned(dataclasses.replace(LARGE, min_storage_buffer_offset_alignment=256), _table(3))
+    _planned(structs.replace(LARGE, min_storage_buffer_offset_alignment=256), _table(3))
 
 
 def test_a_range_at_the_limit_of_a_dispatch() -> None:
-    limits = dataclasses.replace(LARGE, max_storage_buffer_range=4096)
+    limits = structs.replace(LARGE, max_storage_buffer_range=4096)
     _checked(limits, size=4096)
     with pytest.raises(DeviceError, match="argmax: x: expected at most 4096 bytes .maxStorageBufferRange of Test"):
         _checked(limits, size=4100)
@@ -215,8 +215,8 @@ def test_nothing_is_allocated_of_what_is_too_large(vulkan_device: Device, monkey
     def none(*arguments: object) -> NoReturn:
         raise AssertionError("a buffer was asked for")
 
-    limits = dataclasses.replace(vulkan_device.info.limits, max_memory_allocation_size=1 << 40)
-    monkeypatch.setattr(vulkan_device, "info", dataclasses.replace(vulkan_device.info, limits=limits))
+    limits = structs.replace(vulkan_device.info.limits, max_memory_allocation_size=1 << 40)
+    monkeypatch.setattr(vulkan_device, "info", structs.replace(vulkan_device.info, limits=limits))
     monkeypatch.setattr(type(vulkan_device), "buffer", none)
     rows = limits.max_storage_buffer_range // 16 + 1
     with pytest.raises(VkcatError, match="table: expected at most .* bytes in one binding"):

@@ -7,11 +7,11 @@ Met publicly: integer push constants read as floats (KomputeProject/kompute#425)
 from __future__ import annotations
 
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 from numeric_cases import WAYS
 from test_numerics_rings import by_head, filled
 

@@ -5,7 +5,6 @@ Met publicly: Wumpf/wgpu-profiler#64, where an end lay before its begin.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from msgspec import structs
 from stream_models import CONFIGS, stored
 
 from vkcat.cli import cli
@@ -104,7 +104,7 @@ def test_bits_above_the_valid_ones_change_no_time(vulkan_device: Any, monkeypatc
         return ticks & ((1 << BITS) - 1) | int(noise.integers(0, 1 << (64 - BITS))) << BITS
 
     _with_ticks(monkeypatch, lambda begin, end: (garbled(begin), garbled(end)))
-    monkeypatch.setattr(vulkan_device._core, "info", dataclasses.replace(vulkan_device.info, timestamp_bits=BITS))
+    monkeypatch.setattr(vulkan_device._core, "info", structs.replace(vulkan_device.info, timestamp_bits=BITS))
     with closing(_subject(vulkan_device)) as subject:
         for _ in range(20):
             subject.sample()
@@ -118,7 +118,7 @@ def _submission(begin: int, end: int) -> Submission:
 
 
 def test_a_trace_has_no_negative_times(vulkan_device: Device) -> None:
-    info = dataclasses.replace(vulkan_device.info, timestamp_bits=BITS, timestamp_period=1.0)
+    info = structs.replace(vulkan_device.info, timestamp_bits=BITS, timestamp_period=1.0)
     last = (1 << BITS) - 1
     for begin, end, ns in ((5, 5, 0), (last, 4, 5), (last | 1 << 60, 4, 5)):
         _, [[run]] = on_host_clock([_submission(begin, end)], info)

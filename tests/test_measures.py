@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from pathlib import Path
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from msgspec import structs
 
 from vkcat.cli import cli
 from vkcat.device.interface import Device
@@ -133,7 +133,7 @@ def _rms_norm(folder: Path, written: str) -> dict[str, Shader]:
 
 def _given(x: np.ndarray[Any, Any]) -> Kernel:
     gain = np.ones(x.shape[1], np.float32)
-    return dataclasses.replace(OPS["rms_norm"], inputs=lambda rng, case: {"x": x, "gain": gain})
+    return structs.replace(OPS["rms_norm"], inputs=lambda rng, case: {"x": x, "gain": gain})
 
 
 CASE = Case({"B": 2, "D": 5}, attributes={"eps": 1e-6})

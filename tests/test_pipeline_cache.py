@@ -7,6 +7,7 @@ import struct
 import subprocess
 import sys
 from pathlib import Path
+from threading import Event, active_count
 from typing import Any
 
 import pytest
@@ -24,7 +25,7 @@ from vkcat.executor import Executor, device_packing
 from vkcat.graph import Graph, Role, Tensor
 from vkcat.model import build
 from vkcat.parameters import default_tiling, parameters, shader_names
-from vkcat.shader import load
+from vkcat.shader import Shader, load
 
 DRIVER = Driver(0x10DE, 0x2330, 7, bytes(range(16)))
 HEAD = struct.pack("<IIII16s", 32, 1, DRIVER.vendor, DRIVER.device, DRIVER.uuid)
@@ -235,12 +236,13 @@ def test_processes_at_once_leave_a_whole_file(
     code = """
 import os, sys, vkcat
 from vkcat.device.vulkan.pipeline_cache import PipelineCache
-from vkcat.shader import load
+from vkcat.shader import Shader, load
 data = PipelineCache._data
 for name in sys.argv[2:]:
     PipelineCache._data = lambda self: data(self)[:32] + name.encode() * os.getpid()
     device = vkcat.open_device('vulkan', sys.argv[1])
-    device.prepare([(load(name), ())])
+    with device.compiling([(load(name), ())]):
+        pass
     device.close()
 """
     names = ("argmax", "silu", "add", "modulation", "gated_norm")
@@ -295,24 +297,51 @@ def test_a_plan_is_compiled_at_once_and_never_again(device_name: str, monkeypatc
     assert max(max(spec, default=0) for _, spec in wanted) > 1, "some are specialised"
 
 
+def _specialised(tile: int) -> list[tuple[Shader, tuple[int, ...]]]:
+    return [(load(name), (tile, 1, 1, 8, 1)) for name in ("linear", "gru_cell", "mlp", "norm_linear")]
+
+
 def test_an_error_in_a_thread_is_raised(vulkan_device: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(self: Any, shader: Any, spec: Any) -> Any:
         raise InputError(f"{shader.name} is broken")
 
     monkeypatch.setattr(pipeline.Pipelines, "_create", broken)
     monkeypatch.setattr(os, "cpu_count", lambda: 3)
-    with pytest.raises(InputError, match="is broken"):
-        vulkan_device.prepare([(load(name), (3, 1, 1, 8, 1)) for name in ("linear", "gru_cell", "mlp", "norm_linear")])
+    with pytest.raises(InputError, match="is broken"), vulkan_device.compiling(_specialised(3)):
+        pass
 
 
 def test_the_cache_is_what_pipelines_come_from() -> None:
     """SwiftShader tells of a hit in a cache that it filled itself; a second set of pipelines has nothing but hits."""
     device: Any = opened("swiftshader")
     wanted = [(load(name), ()) for name in ("argmax", "silu", "add")]
-    device.prepare(wanted)
+    with device.compiling(wanted):
+        pass
     assert device.pipeline_counts == (3, 0)
     second = pipeline.Pipelines(device._core, device._cache)
-    second.prepare(wanted)
+    with second.compiling(wanted):
+        pass
     assert second.counts == (3, 3)
     second.close()
     device.close()
+
+
+def test_a_block_that_fails_ends_the_compiling_beside_it(vulkan_device: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun = Event()
+
+    def broken(self: Any, shader: Any, spec: Any) -> None:
+        begun.set()
+        raise InputError("too late to tell")
+
+    monkeypatch.setattr(pipeline.Pipelines, "_create", broken)
+    monkeypatch.setattr(os, "cpu_count", lambda: 3)
+    threads = active_count()
+
+    def fail() -> None:
+        with vulkan_device.compiling(_specialised(7)):
+            assert begun.wait(10)
+            raise InputError("a wrong weight")
+
+    with pytest.raises(InputError, match="a wrong weight"):
+        fail()
+    assert active_count() == threads

@@ -14,8 +14,9 @@ from stream_models import CONFIGS
 import vkcat
 from vkcat.device.interface import Device, Dispatch
 from vkcat.device.vulkan.api import api
-from vkcat.executor import Executor, Steps
-from vkcat.graph import Graph
+from vkcat.errors import InputError
+from vkcat.executor import Executor, Steps, Values
+from vkcat.graph import Graph, Role, Tensor
 from vkcat.model import build, build_stream
 from vkcat.schedules import SCHEDULES
 
@@ -51,8 +52,8 @@ def _trace(device: Device, folder: Path, schedule: str) -> list[np.ndarray[Any, 
     model, weights = _transducer(folder, len(WORDS))
     seen: list[np.ndarray[Any, Any]] = []
 
-    def runner(graphs: Sequence[Graph]) -> Steps:
-        return _Recorded(Executor(device, graphs, schedule), seen)
+    def runner(graphs: Sequence[Graph], values: Values) -> Steps:
+        return _Recorded(Executor(device, graphs, schedule, values=values), seen)
 
     session = vkcat.Transducer(model, weights, runner)  # type: ignore[arg-type]
     session.transduce(WORDS)
@@ -166,6 +167,21 @@ def test_streams_of_a_batch_do_not_touch_each_other(vulkan_device: Device, g2p: 
     assert together.transduce(changed)[:3] == together.transduce(WORDS)[:3]
     together.close()
     alone.close()
+
+
+def test_wrong_values_leave_a_device_as_it_was(device: Device) -> None:
+    graph = Graph("g")
+    x, w = Tensor("x", (1, 5), "float32", Role.INPUT), Tensor("w", (3, 5), "float32", Role.WEIGHT)
+    bias = Tensor("bias", (3,), "float32", Role.WEIGHT)
+    (y,) = graph.add("linear", "product", x=x, w=w, bias=bias)
+    graph.outputs.append(y)
+    values = {bias: np.arange(3, dtype=np.float32), w: np.ones((3, 5), np.float32)}
+    with pytest.raises(InputError, match=r"w: expected float32 \(3, 5\), got float32 \(3, 4\)"):
+        Executor(device, [graph], values={**values, w: np.ones((3, 4), np.float32)})
+    with closing(Executor(device, [graph], values=values)) as executor:
+        executor.write(x, np.ones((1, 5), np.float32))
+        executor.step("g")
+        assert executor.read(y).tolist() == [[5, 6, 7]]
 
 
 def _steps(executor: Executor, graph: str) -> tuple[list[Dispatch], list[Dispatch]]:

@@ -91,9 +91,8 @@ class Chunks:
         if (kind, count) not in self._graphs:
             made = self._make(kind, count)
             (planned,) = self._runner.planned((made.graph,))
-            self._steps.add((planned,))
             # Those that fused steps have no use for were never written.
-            for tensor in self._constants.keys() & set(planned.tensors()):
-                self._steps.write(tensor, self._constants[tensor])
+            constants = {t: self._constants[t] for t in planned.tensors() if t in self._constants}
+            self._steps.add((planned,), constants)
             self._graphs[kind, count] = made
         return self._graphs[kind, count]

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
 from functools import partial, wraps
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 import numpy as np
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from vkcat.command_lists import command_lists, new_buffers
@@ -27,11 +27,14 @@ Array = NDArray[Any]
 P = ParamSpec("P")
 R = TypeVar("R")
 
+Values = Mapping[Tensor, Array]
+"""What is set once: weights and constants."""
+
 
 class Steps(Protocol):
     """What a session needs of whatever runs its graphs: a device or the reference."""
 
-    def add(self, graphs: Sequence[Graph]) -> None: ...
+    def add(self, graphs: Sequence[Graph], values: Values | None = None) -> None: ...
 
     def write(self, tensor: Tensor, values: Array) -> None: ...
 
@@ -81,8 +84,9 @@ def _running(method: Callable[Concatenate[Executor, P], R]) -> Callable[Concaten
 class Executor:
     """Graphs planned and prepared on a device.
 
-    `submit_limit_ms` is how long a submission of many steps may take. `shaders` replaces shaders by name, `tiling` how
-    products are shared out. With `timestamps` there is `timed_step` as well.
+    `values` are written while the driver compiles. `submit_limit_ms` is how long a submission of many steps may take.
+    `shaders` replaces shaders by name, `tiling` how products are shared out. With `timestamps` there is `timed_step` as
+    well.
 
     Executors on one device may be used from several threads, each executor from one at a time. Raises `DeviceError`
     when something does not fit the device, or the device or executor has been closed.
@@ -94,6 +98,7 @@ class Executor:
         graphs: Sequence[Graph],
         schedule_name: str = "replay",
         *,
+        values: Values | None = None,
         timestamps: bool = False,
         submit_limit_ms: float = SUBMIT_LIMIT_MS,
         shaders: Mapping[str, Shader] | None = None,
@@ -124,7 +129,7 @@ class Executor:
         self._timed: dict[str, Runner] = {}
         self._last: Runner | None = None
         self._made = ExitStack()
-        self._add(graphs)
+        self._add(graphs, values or {})
 
     def check_usable(self) -> None:
         """Raises `DeviceError` when the device or this was closed or lost, or a step was cut short."""
@@ -136,14 +141,15 @@ class Executor:
             raise DeviceError(mismatch("executor", "one whose last step was done", self._failed, remedy))
 
     @_exclusive
-    def add(self, graphs: Sequence[Graph]) -> None:
+    def add(self, graphs: Sequence[Graph], values: Values | None = None) -> None:
         """Plan and prepare more graphs, which may share tensors with those there are: all go on as they stand.
 
-        No launch may be unfinished. When one does not fit, everything is as it was.
+        `values` are of tensors that no graph before has. No launch may be unfinished. When one does not fit, everything
+        is as it was.
         """
-        self._add(graphs)
+        self._add(graphs, values or {})
 
-    def _add(self, graphs: Sequence[Graph]) -> None:
+    def _add(self, graphs: Sequence[Graph], values: Values) -> None:
         device = self.device
         plan = schedule(graphs, self._packing, self.plan)
         # Odd steps run what even ones do.
@@ -151,8 +157,10 @@ class Executor:
         with device.lock, ExitStack() as made:
             device.check_open()
             given = {node: self._given(node, plan) for node in nodes}
-            device.prepare((shader, numbers.spec) for shader, numbers in given.values())
-            buffers = [*self._buffers, *new_buffers(device, plan, len(self._buffers), made)]
+            with device.compiling((shader, numbers.spec) for shader, numbers in given.values()):
+                buffers = [*self._buffers, *new_buffers(device, plan, len(self._buffers), made)]
+                for tensor, array in values.items():
+                    self._store(plan, buffers, tensor, array)
             commands = command_lists(device, plan, graphs, buffers, given, made)
             plain, timed = self._new_runners(commands, made)
             # Made whole: from here on only close() releases it.
@@ -206,8 +214,6 @@ class Executor:
 
         A weight that no graph reads has no place and is passed over. Raises `InputError` for another shape or dtype.
         """
-        if tensor.role is Role.WEIGHT and tensor not in self.plan.regions:
-            return
         # Only inputs: of others there may be a view that was made to read them.
         view = self._view(tensor, self._parity, Memory.UPLOAD) if tensor.role is Role.INPUT else None
         if view is not None and view.shape == values.shape and view.dtype == values.dtype:
@@ -215,12 +221,17 @@ class Executor:
             self._written[tensor] = self._parity
             view[...] = values
             return
+        self._store(self.plan, self._buffers, tensor, values)
+
+    def _store(self, plan: Plan, buffers: Sequence[Buffer], tensor: Tensor, values: Array) -> None:
+        if tensor.role is Role.WEIGHT and tensor not in plan.regions:
+            return
         if values.shape != tensor.shape or values.dtype != tensor.dtype:
             expected, got = f"{tensor.dtype} {tensor.shape}", f"{values.dtype} {values.shape}"
             raise InputError(mismatch(tensor.name, expected, got))
-        region = self.plan.regions[tensor][self._parity]
-        panel = self._packing.panel if tensor in self.plan.paneled else 1
-        self._buffers[region.buffer].write(device_words(tensor, values, panel), region.offset)
+        region = plan.regions[tensor][self._parity]
+        panel = self._packing.panel if tensor in plan.paneled else 1
+        buffers[region.buffer].write(device_words(tensor, values, panel), region.offset)
 
     @_exclusive
     def read(self, tensor: Tensor) -> Array:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from msgspec import Struct, field
 from numpy.typing import NDArray
 
 from vkcat.executor import Steps
@@ -16,8 +16,7 @@ Array = NDArray[Any]
 GRAPH = "generate"
 
 
-@dataclass(eq=False)
-class Flight:
+class Flight(Struct, eq=False):
     """Steps in one launch: `position` (B) is where the first token lies, `tokens` (B, count) what has landed."""
 
     count: int

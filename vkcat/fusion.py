@@ -7,7 +7,9 @@ stay the same objects, so whoever reads, writes or carries them need not know.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from vkcat.graph import Graph, Node, Tensor
 from vkcat.kernel import ROUNDED, Kernel, Part
@@ -17,8 +19,7 @@ FUSED = sorted((kernel for kernel in OPS.values() if kernel.parts), key=lambda k
 """Kernels that stand for several, the greatest first."""
 
 
-@dataclass(frozen=True)
-class _Match:
+class _Match(Struct, frozen=True):
     """Nodes that the first parts of a kernel stand for, and by the kernel's names their tensors and attributes."""
 
     nodes: tuple[Node, ...]

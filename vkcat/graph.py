@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from enum import Enum
 from functools import cached_property
 
 import numpy as np
+from msgspec import Struct, field
 
 from vkcat.errors import ShapeError, mismatch
 from vkcat.kernel import Kernel
@@ -29,8 +29,7 @@ class Role(Enum):
     TEMPORARY = "temporary"  # lives inside one step
 
 
-@dataclass(frozen=True, eq=False)
-class Tensor:
+class Tensor(Struct, frozen=True, eq=False):
     """A named array: `dtype` is "float32", "uint32" or, of a weight, "float16"; `zeros` when it never holds others.
 
     Two tensors are the same only when they are one object.
@@ -62,8 +61,7 @@ class Tensor:
         return np.dtype(self.dtype).itemsize * self.rows * self.pitch
 
 
-@dataclass(frozen=True, eq=False)
-class Node:
+class Node(Struct, frozen=True, eq=False, dict=True):
     """One application of a kernel."""
 
     name: str
@@ -108,8 +106,7 @@ class Node:
         return self.kernel.operations(self.sizes, self.attributes)
 
 
-@dataclass(eq=False)
-class Graph:
+class Graph(Struct, eq=False):
     """Nodes in the order they run, what they carry to the next step, and what the host reads.
 
     `carries` maps a state to the tensor that replaces it in the next step. `outputs` are host-readable. `precision` is

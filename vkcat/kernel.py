@@ -9,11 +9,12 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
+from msgspec import Struct, field
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from vkcat.errors import ShaderError, ShapeError, mismatch
@@ -41,8 +42,7 @@ HALF_SMALLEST, HALF_GREATEST = 2.0**-14, 65504.0
 _DIMENSION = re.compile(r"^(\d*)([A-Z]\w*)$")
 
 
-@dataclass(frozen=True)
-class Launch:
+class Launch(Struct, frozen=True):
     """How much of a shader to run: invocations along x, y, z (rounded up to workgroups) or workgroups themselves."""
 
     invocations: tuple[int, int, int] = (1, 1, 1)
@@ -61,8 +61,7 @@ class Launch:
         return (x, y, z)
 
 
-@dataclass(frozen=True)
-class Case:
+class Case(Struct, frozen=True):
     """Concrete sizes and a seed at which a kernel is checked."""
 
     sizes: Sizes
@@ -78,8 +77,7 @@ class Case:
         return text if self.precision == PRECISIONS[0] else f"{text}-{self.precision}"
 
 
-@dataclass(frozen=True)
-class Part:
+class Part(Struct, frozen=True):
     """A kernel inside a fused one: `names` are the fused kernel's for bindings that it calls otherwise.
 
     What no binding of the fused kernel has the name of stays inside it. `zeros` are inputs that it leaves out, as they
@@ -94,8 +92,13 @@ class Part:
         return self.names.get(binding, binding)
 
 
-@dataclass(frozen=True)
-class Kernel:
+def untiled(sizes: Sizes, machine: Machine) -> Tiling:
+    """Of a shader without tiling.glsl."""
+    del sizes, machine
+    return Tiling()
+
+
+class Kernel(Struct, frozen=True):
     """A shader's name, shapes, reference, error bound and cases.
 
     `shapes` lists every binding in order with its symbolic shape. `reference` takes all inputs as float64 (or uint32)
@@ -129,7 +132,7 @@ class Kernel:
     cases: tuple[Case, ...]
     attributes: tuple[str, ...] = ()
     updates: tuple[str, ...] = ()
-    tiling: Callable[[Sizes, Machine], Tiling] = lambda sizes, machine: Tiling()
+    tiling: Callable[[Sizes, Machine], Tiling] = untiled
     packed: tuple[str, ...] = ()
     moved: Callable[[Sizes, Mapping[str, float]], Mapping[str, int]] = lambda sizes, attributes: {}
     choices: tuple[str, ...] = ()

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from vkcat.device.interface import DeviceInfo
@@ -18,8 +18,7 @@ from vkcat.tiling import Machine, Tiling
 from vkcat.tilings import measured
 
 
-@dataclass(frozen=True)
-class Parameters:
+class Parameters(Struct, frozen=True):
     """`spec` in the order of the constants' ids, `groups` along x, y and z."""
 
     push: NDArray[np.uint32]

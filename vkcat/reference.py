@@ -50,20 +50,22 @@ def _kept(graph: Graph) -> list[Tensor]:
 class ReferenceExecutor:
     """The surface of `Executor`, computed in float64 by the references."""
 
-    def __init__(self, graphs: Sequence[Graph]) -> None:
+    def __init__(self, graphs: Sequence[Graph], values: Mapping[Tensor, Array] | None = None) -> None:
         self._graphs: dict[str, Graph] = {}
         self._closed = False
         self.values: dict[Tensor, Array] = {}
-        self.add(graphs)
+        self.add(graphs, values)
 
-    def add(self, graphs: Sequence[Graph]) -> None:
-        """More graphs, which may share tensors with those there are."""
+    def add(self, graphs: Sequence[Graph], values: Mapping[Tensor, Array] | None = None) -> None:
+        """More graphs, which may share tensors with those there are, and what to write."""
         self.check_usable()
         self._graphs |= {graph.name: graph for graph in graphs}
         for graph in graphs:
             for state in _kept(graph):
                 dtype = np.float64 if state.dtype == "float32" else np.uint32
                 self.values.setdefault(state, np.zeros(state.shape, dtype))
+        for tensor, array in (values or {}).items():
+            self.write(tensor, array)
 
     def write(self, tensor: Tensor, values: Array) -> None:
         self.check_usable()

@@ -5,8 +5,8 @@ from __future__ import annotations
 import atexit
 import math
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from vkcat.device.backends import BACKENDS, open_device
 from vkcat.device.interface import Device, DeviceInfo
 from vkcat.errors import DeviceError, InputError, VkcatWarning, mismatch
-from vkcat.executor import Executor, Steps
+from vkcat.executor import Executor, Steps, Values
 from vkcat.graph import Graph
 from vkcat.model import Model, fused_for
 from vkcat.reference import ReferenceExecutor
@@ -79,25 +79,21 @@ class Runner:
         """What states are in: float64 in the reference."""
         return np.float64 if self._device is None else np.float32
 
-    def __call__(self, graphs: Sequence[Graph]) -> Steps:
+    def __call__(self, graphs: Sequence[Graph], values: Values | None = None) -> Steps:
+        """What runs the graphs, with `values` written: see `Executor`."""
         if self._device is None:
-            return ReferenceExecutor(graphs)
-        return Executor(self._device, self.planned(graphs), self._schedule, submit_limit_ms=self.submit_limit_ms)
+            return ReferenceExecutor(graphs, values)
+        planned = self.planned(graphs)
+        return Executor(self._device, planned, self._schedule, values=values, submit_limit_ms=self.submit_limit_ms)
 
     def planned(self, graphs: Sequence[Graph]) -> Sequence[Graph]:
         """The graphs as they are run."""
         return fused_for(self._device.info, graphs) if self._device is not None and self._fuse else graphs
 
 
-def started(make: Callable[[Sequence[Graph]], Steps], model: Model, weights: Mapping[str, NDArray[Any]]) -> Steps:
-    """What runs the graphs of `model`, by a `Runner`, with everything written that is set once. Raises `ModelError`."""
-    values = model.values(weights)
-    with ExitStack() as made:
-        steps = made.enter_context(closing(make(tuple(model.graphs.values()))))
-        for tensor, array in values.items():
-            steps.write(tensor, array)
-        made.pop_all()
-    return steps
+def started(runner: Runner, model: Model, weights: Mapping[str, NDArray[Any]]) -> Steps:
+    """What runs the graphs of `model`, with everything written that is set once. Raises `ModelError`."""
+    return runner(tuple(model.graphs.values()), model.values(weights))
 
 
 _kept: dict[tuple[str, str | None], Device] = {}

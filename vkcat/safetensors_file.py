@@ -7,13 +7,13 @@ is read by vkcat itself: the package maps the file into memory, and one that is 
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from math import prod
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from vkcat.files import open_regular
@@ -42,8 +42,7 @@ _NUMPY = {"BF16": "<u2", "U8": "u1", "U32": "<u4", "F16": "<f2", "F32": "<f4", "
 """Of those that are read. NumPy has no bfloat16: the words stand for it."""
 
 
-@dataclass(frozen=True)
-class Entry:
+class Entry(Struct, frozen=True):
     """What the header says of a tensor; `begin` counts bytes of the file."""
 
     dtype: str

@@ -14,9 +14,10 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from time import perf_counter_ns
 from typing import Protocol
+
+from msgspec import Struct
 
 from vkcat.device.interface import Command, Device, Dispatch, Recording, ToHost
 from vkcat.errors import DeviceError, mismatch
@@ -28,8 +29,7 @@ Commands = Mapping[str, tuple[list[Command], list[Command]]]
 """By graph: the commands of even and of odd steps."""
 
 
-@dataclass
-class HostTimes:
+class HostTimes(Struct):
     """Nanoseconds the host spent on the last step or launch, and how often it submitted."""
 
     record: int = 0
@@ -189,8 +189,7 @@ class _Replay(_StepByStep):
 MOST_STEPS = 64
 
 
-@dataclass
-class _Launch:
+class _Launch(Struct):
     recording: Recording
     graph: str
     count: int

@@ -6,7 +6,7 @@ tensor as it is that others read, write or carry.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from vkcat.graph import Graph, Node
 from vkcat.kernel import ROUNDED

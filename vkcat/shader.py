@@ -5,9 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 import warnings
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+
+from msgspec import Struct
 
 from vkcat import glsl
 from vkcat.errors import ShaderError, VkcatWarning, mismatch
@@ -24,8 +25,7 @@ MOST_BYTES = 16 << 20
 """Of a user's SPIR-V; vkcat's own have some thousands."""
 
 
-@dataclass(frozen=True)
-class Shader:
+class Shader(Struct, frozen=True):
     """A compute shader ready for a device: its name, SPIR-V and reflected interface."""
 
     name: str

@@ -8,9 +8,9 @@ supplies is refused, as an image, another stage, or push constants that are not 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 
 import numpy as np
+from msgspec import Struct, field
 
 from vkcat.errors import ShaderError, mismatch
 
@@ -34,8 +34,7 @@ CORE_EXTENSIONS = ("SPV_KHR_storage_buffer_storage_class",)
 """Of SPIR-V, that need nothing of a device of Vulkan 1.1."""
 
 
-@dataclass(frozen=True)
-class Binding:
+class Binding(Struct, frozen=True):
     """One storage buffer: the name of its array, and what the shader may do with it."""
 
     index: int
@@ -45,8 +44,7 @@ class Binding:
     writes: bool
 
 
-@dataclass(frozen=True)
-class Interface:
+class Interface(Struct, frozen=True):
     """What a host must supply to dispatch a shader.
 
     `push` maps each push constant's name to its byte offset, `push_dtypes` to its dtype; `spec` maps each
@@ -79,8 +77,7 @@ class Interface:
         return self.shared_bytes + sum(values[name] * each for name, each in self.shared_arrays)
 
 
-@dataclass
-class _Module:
+class _Module(Struct):
     """The tables that one pass over the instructions fills."""
 
     names: dict[int, str] = field(default_factory=dict)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 from safetensors import SafetensorError
 from safetensors.numpy import save_file
@@ -23,8 +23,7 @@ FORMAT = "vkcat-state/1"
 OUTPUTS, FRESH = "session.outputs", "session.fresh"
 
 
-@dataclass(frozen=True)
-class SavedState:
+class SavedState(Struct, frozen=True):
     """States and memories by name, the outputs (B, V), and which streams have not begun (B)."""
 
     kept: dict[str, Array]

@@ -5,12 +5,12 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from vkcat.config import ModelConfig, load_config, to_json
@@ -18,8 +18,7 @@ from vkcat.model import build
 from vkcat.weights import load_weights
 
 
-@dataclass(frozen=True)
-class StoredModel:
+class StoredModel(Struct, frozen=True, dict=True):
     """Weights are by their name in `model.safetensors`."""
 
     config: ModelConfig

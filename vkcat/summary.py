@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from vkcat.fusion import fused
 from vkcat.graph import Graph, Node, Role, Tensor
 from vkcat.model import Model
 
 
-@dataclass(frozen=True)
-class Part:
+class Part(Struct, frozen=True):
     """Nodes of one name in a step: a block, a norm, the head."""
 
     name: str
@@ -21,8 +21,7 @@ class Part:
     bytes_moved: int
 
 
-@dataclass(frozen=True)
-class Cost:
+class Cost(Struct, frozen=True):
     """One step of one graph. `dispatches` are those of a device with bindings enough to join all that can be joined,
     `active` the parameters that the step reads at most.
     """

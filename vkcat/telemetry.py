@@ -6,10 +6,10 @@ Everything is computed on the device and becomes readable with the step's output
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from vkcat.executor import Steps
@@ -22,8 +22,7 @@ Record = dict[str, Any]
 """`step`, `graph`, and `parts`: by block or norm, then by measurement, a number for each stream (or expert)."""
 
 
-@dataclass(frozen=True)
-class Probe:
+class Probe(Struct, frozen=True):
     """A tensor to read after each step, and what its values are called."""
 
     part: str

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Container
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 MOST_LANES = 128
 """Invocations a workgroup: every Vulkan device has that many."""
@@ -12,8 +13,7 @@ FEWEST_LANES = 8
 """A workgroup of a software driver: no more than its vectors hold, so that there are many."""
 
 
-@dataclass(frozen=True)
-class Tiling:
+class Tiling(Struct, frozen=True):
     """An invocation computes `rows` outputs of `streams` streams; `split` neighbours share each sum.
 
     `lanes` invocations make a workgroup; `split` is a power of two that divides them.
@@ -54,8 +54,7 @@ def is_possible(tiling: Tiling) -> bool:
     )
 
 
-@dataclass(frozen=True)
-class Machine:
+class Machine(Struct, frozen=True):
     """What a tiling depends on: whether the device is a software driver's, and how many cores that has."""
 
     cpu: bool

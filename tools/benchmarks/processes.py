@@ -19,7 +19,7 @@ TOOLS = Path(__file__).resolve().parent.parent
 ROOT = TOOLS.parent
 BENCH_PYTHON = ROOT / ".venv-bench" / "bin" / "python"
 
-OWN_NEEDS = ("numpy", "vulkan", "safetensors")
+OWN_NEEDS = ("numpy", "vulkan", "safetensors", "msgspec")
 """What vkcat itself needs, in any environment."""
 
 PATIENCE_S = 300

@@ -8,7 +8,7 @@ them in its own way.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from contextlib import closing
+from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -133,8 +133,9 @@ class _Notes(Lifetime):
         self.buffers.append(_Buffer(nbytes))
         return self.buffers[-1]
 
-    def prepare(self, shaders: Iterable[tuple[Shader, Sequence[int]]]) -> None:
+    def compiling(self, shaders: Iterable[tuple[Shader, Sequence[int]]]) -> AbstractContextManager[None]:
         """There is nothing to make."""
+        return nullcontext()
 
     def dispatch(
         self,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import datetime
 import os
 import platform
@@ -10,6 +9,8 @@ import statistics
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from benchmarks.measure import QUIET, SceneTimes
 from vkcat.device.layers import requested_layers
@@ -36,7 +37,7 @@ def as_json(scenes: Sequence[SceneTimes], threads: int) -> dict[str, Any]:
             "python": platform.python_version(),
             "layers": requested_layers(),
         },
-        "scenes": [dataclasses.asdict(scene) for scene in scenes],
+        "scenes": [msgspec.to_builtins(scene) for scene in scenes],
     }
 
 

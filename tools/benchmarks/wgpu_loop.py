@@ -6,12 +6,12 @@ A WebGPU command buffer can be submitted once only, so there is nothing to repla
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import wgpu
 import wgpu.backends.wgpu_native
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from benchmarks.contender import Settings

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
 import numpy as np
+from msgspec import Struct
 
 from fuzzing import damage, formats, seeds
 from vkcat import states, tilings
@@ -29,8 +29,7 @@ from vkcat.weights import load_weights
 MEBIBYTE = 1 << 20
 
 
-@dataclass(frozen=True)
-class Reader:
+class Reader(Struct, frozen=True):
     """`read` is given a folder in which `file` has been written. Reading may take `times` the file and `megabytes`."""
 
     name: str

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from vkcat.blocks.scope import Scope, fan_in
 from vkcat.config import GruBlock
 from vkcat.graph import Graph, Tensor
 
 
-@dataclass(frozen=True)
-class GruWeights:
+class GruWeights(Struct, frozen=True):
     """w_ih (3H, I), w_hh (3H, H), b_ih and b_hh (3H); gates in the order r, z, n."""
 
     w_ih: Tensor

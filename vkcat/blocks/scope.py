@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from msgspec import Struct, field
 from numpy.typing import NDArray
 
 from vkcat.graph import Graph, Role, Tensor
@@ -17,8 +17,7 @@ Initial = Callable[[np.random.Generator, tuple[int, ...]], Array]
 """Draws a weight's values when a model is made from its configuration alone."""
 
 
-@dataclass
-class Shared:
+class Shared(Struct):
     """Weights, constants and states by name. Asked for again, they are the same tensors.
 
     `precision` is one of vkcat.kernel.PRECISIONS. `constants` are weights that no file holds, `initials` how each
@@ -79,8 +78,7 @@ class Shared:
         return known[name]
 
 
-@dataclass(frozen=True)
-class Scope:
+class Scope(Struct, frozen=True):
     """One graph, its mode input (B), and what it shares. `eps` is the norms'.
 
     `lengths` (B) is of a graph that reads T steps at once, rows of each step's streams: how many are a stream's.

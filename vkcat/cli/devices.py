@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 
 import click
+import msgspec
 from rich import box
 from rich.table import Table
 
@@ -25,7 +25,7 @@ def devices(device: str | None, as_json: bool) -> None:
     chosen, reason = select(infos, device)
     layers = active_layers()
     if as_json:
-        listed = [dataclasses.asdict(info) | {"unusable": unusable(info)} for info in infos]
+        listed = [msgspec.to_builtins(info) | {"unusable": unusable(info)} for info in infos]
         click.echo(json.dumps({"devices": listed, "used": chosen.index, "reason": reason, "layers": layers}, indent=1))
         return
     out = console()

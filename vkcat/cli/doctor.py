@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import closing
@@ -10,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+import msgspec
 
 from vkcat.cli import options
 from vkcat.cli.devices import properties
@@ -36,7 +36,7 @@ def doctor(device: str | None, backend: str, json_path: Path | None) -> None:
     """
     options.check_results(json_path)
     around = surroundings()
-    for title, rows in dataclasses.asdict(around).items():
+    for title, rows in msgspec.to_builtins(around).items():
         _section(title, rows)
     infos, trouble = _devices()
     for info in infos:
@@ -60,7 +60,7 @@ def doctor(device: str | None, backend: str, json_path: Path | None) -> None:
     if trouble:
         click.echo(f"\n{trouble}")
     if json_path:
-        write_json(json_path, _as_json(dataclasses.asdict(around), infos, name, checks, trouble))
+        write_json(json_path, _as_json(msgspec.to_builtins(around), infos, name, checks, trouble))
     click.echo(f"\n{len(checks)} checks, {len(problems)} with a problem")
     if problems or trouble:
         sys.exit(1)
@@ -97,9 +97,9 @@ def _as_json(
 ) -> dict[str, Any]:
     return {
         **around,
-        "devices": [dataclasses.asdict(info) for info in infos],
+        "devices": [msgspec.to_builtins(info) for info in infos],
         "layers": active_layers(),
         "checked": name,
-        "checks": [{**dataclasses.asdict(check), "problem": without_names(check.problem)} for check in checks],
+        "checks": [{**msgspec.to_builtins(check), "problem": without_names(check.problem)} for check in checks],
         "trouble": trouble,
     }

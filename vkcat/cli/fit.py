@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
+
+import msgspec
 
 from vkcat.cli.console import console
 from vkcat.cli.files import write_json
@@ -32,7 +33,7 @@ def fit_costs(
     out.print(costmodel.verdict(found))
     if json_path:
         about = {
-            "device": dataclasses.asdict(device.info),
+            "device": msgspec.to_builtins(device.info),
             "model": config.name,
             "graph": graph,
             "batch": batch,

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from pathlib import Path
 
 import click
+import msgspec
 from rich import box
 from rich.table import Table
 
@@ -81,7 +81,7 @@ def _as_json(name: str, dtype: str, built: Model) -> dict[str, object]:
         "dtype": dtype,
         "parameters": summary.parameters(built),
         "state_bytes": summary.state_bytes(built),
-        "steps": [dataclasses.asdict(cost) for cost in summary.costs(built)],
+        "steps": [msgspec.to_builtins(cost) for cost in summary.costs(built)],
         "weights": {tensor.name: tensor.shape for tensor in built.weights.values()},
         "states": {tensor.name: tensor.shape[1:] for tensor in built.shared.kept.values()},
     }

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import click
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from vkcat.cli import options
@@ -25,8 +25,7 @@ from vkcat.telemetry import Record
 from vkcat.text import Alphabet
 
 
-@dataclass(frozen=True)
-class Request:
+class Request(Struct, frozen=True):
     """What the command line asks of a model of one stream."""
 
     prompt: str | None

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
+
+import msgspec
 
 from vkcat.cli.console import console
 from vkcat.cli.files import write_json
@@ -49,5 +50,5 @@ def sweep_sizes(
     for name in found.left_out:
         out.print(f"{name}: not at every size, so that it has no exponent")
     if json_path:
-        about = {"device": dataclasses.asdict(device.info), "model": config.name, "batch": batch}
+        about = {"device": msgspec.to_builtins(device.info), "model": config.name, "batch": batch}
         write_json(json_path, about | sweep.as_json(found))

@@ -6,12 +6,13 @@ Vulkan's nouns under their own names. A backend knows shaders and bytes; it know
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from contextlib import AbstractContextManager
 from enum import Enum
 from threading import RLock
 from typing import Any, Protocol
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from vkcat.shader import Shader
@@ -27,8 +28,7 @@ class Memory(Enum):
     READBACK = "readback"  # shaders write, the host reads; mapped
 
 
-@dataclass(frozen=True)
-class Limits:
+class Limits(Struct, frozen=True):
     """The limits that decide whether and how a dispatch fits (names as in VkPhysicalDeviceLimits)."""
 
     max_storage_buffer_range: int
@@ -42,8 +42,7 @@ class Limits:
     max_per_stage_descriptor_storage_buffers: int
 
 
-@dataclass(frozen=True)
-class DeviceInfo:
+class DeviceInfo(Struct, frozen=True):
     """A physical device. `timestamp_bits` is 0 where the compute queue has no timestamps; the period is ns a tick.
 
     `subgroup_arithmetic` says that the invocations of a subgroup can add and compare their numbers in compute shaders.
@@ -81,8 +80,7 @@ class Buffer(Protocol):
     def close(self) -> None: ...
 
 
-@dataclass(frozen=True)
-class Slice:
+class Slice(Struct, frozen=True):
     """Part of a buffer, as a descriptor sees it."""
 
     buffer: Buffer
@@ -90,8 +88,7 @@ class Slice:
     size: int
 
 
-@dataclass(frozen=True)
-class Dispatch:
+class Dispatch(Struct, frozen=True, weakref=True):
     """A pipeline with its bindings, push constants and group counts: ready to be recorded any number of times."""
 
     name: str
@@ -106,15 +103,13 @@ class Dispatch:
         return Dispatch(name, tuple(slices), tuple(part for binding, part in pairs if binding.writes), prepared)
 
 
-@dataclass(frozen=True)
-class Barrier:
+class Barrier(Struct, frozen=True):
     """Shader writes to `slices` before this are visible to shader reads and writes after it."""
 
     slices: tuple[Slice, ...]
 
 
-@dataclass(frozen=True)
-class ToHost:
+class ToHost(Struct, frozen=True):
     """Shader writes to `slices` before this are visible to the host once the recording has been waited for."""
 
     slices: tuple[Slice, ...]
@@ -123,8 +118,7 @@ class ToHost:
 Command = Dispatch | Barrier | ToHost
 
 
-@dataclass(frozen=True)
-class CalibratedTimestamps:
+class CalibratedTimestamps(Struct, frozen=True):
     """A device's timestamp counter and `time.perf_counter_ns()` at one moment, to within `deviation_ns`."""
 
     ticks: int
@@ -194,10 +188,11 @@ class Device(Protocol):
 
     def buffer(self, nbytes: int, memory: Memory) -> Buffer: ...
 
-    def prepare(self, shaders: Iterable[tuple[Shader, Sequence[int]]]) -> None:
-        """Compile shaders with their specialisation constants all at once, so that `dispatch` finds them compiled.
+    def compiling(self, shaders: Iterable[tuple[Shader, Sequence[int]]]) -> AbstractContextManager[None]:
+        """Compile shaders with their specialisation constants beside what the block does, and to the end of it.
 
-        Raises `DeviceError`.
+        After it `dispatch` finds them compiled. In the block there may be buffers, and no dispatch. Raises
+        `DeviceError`.
         """
         ...
 

@@ -9,7 +9,7 @@ are destroyed in another order, so devices are probed first and destruction is o
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from typing import Any
 
 import numpy as np
@@ -276,10 +276,11 @@ class KomputeDevice(Lifetime):
         self.check_open()
         return KomputeBuffer(self, nbytes, memory)
 
-    def prepare(self, shaders: Iterable[tuple[Shader, Sequence[int]]]) -> None:
+    def compiling(self, shaders: Iterable[tuple[Shader, Sequence[int]]]) -> AbstractContextManager[None]:
         """Nothing: kp compiles a pipeline with each algorithm, and keeps none."""
         del shaders
         self.check_open()
+        return nullcontext()
 
     def dispatch(
         self,

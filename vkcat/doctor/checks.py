@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import partial
 from time import perf_counter_ns
 
 import numpy as np
+from msgspec import Struct
 
 from vkcat.device.interface import Device, Memory
 from vkcat.errors import VkcatError
@@ -23,8 +23,7 @@ ROUND_TRIP_WORDS = 1 << 18
 TIMED_STEPS = 20
 
 
-@dataclass(frozen=True)
-class Check:
+class Check(Struct, frozen=True):
     """`problem` is empty where all is well; `found` says what was seen."""
 
     name: str

@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import platform
 import sys
-from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+
+from msgspec import Struct
 
 from vkcat import glsl, tilings
 from vkcat.device.vulkan import cache_file, loader_version
@@ -20,8 +21,7 @@ PREFIXES = ("VK_", "VKCAT_", "MESA_", "LP_", "DISABLE_LAYER", "ENABLE_LAYER")
 """Of environment variables that change what Vulkan or vkcat does."""
 
 
-@dataclass(frozen=True)
-class Surroundings:
+class Surroundings(Struct, frozen=True):
     """Each part is rows of a name and what is to be said of it, without names of users or home folders."""
 
     system: dict[str, str]

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from vkcat.config import (
@@ -25,8 +25,7 @@ from vkcat.stored import StoredModel
 Array = NDArray[Any]
 
 
-@dataclass(frozen=True)
-class Layer:
+class Layer(Struct, frozen=True):
     """A GRU layer of `direction` forward, reverse or both, with a cell for each; `reset` as in `GruBlock`."""
 
     direction: str
@@ -51,24 +50,21 @@ class Layer:
         return self.hidden * len(self.cells)
 
 
-@dataclass(frozen=True)
-class Imported:
+class Imported(Struct, frozen=True):
     """`notes` say what of the file is not in the model as it was."""
 
     model: StoredModel
     notes: tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class Linear:
+class Linear(Struct, frozen=True):
     """weight (N, K), bias (N)."""
 
     weight: Array
     bias: Array
 
 
-@dataclass(frozen=True)
-class GruModel:
+class GruModel(Struct, frozen=True):
     """`table` (V, D) is of an embedding; without one the model reads features, through `projection` or as they are.
 
     Sizes have been checked against each other.

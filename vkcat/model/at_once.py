@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from vkcat.model.interface import Model
 from vkcat.model.rows import Rows, reads_rows, stream_rows

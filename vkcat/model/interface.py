@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from vkcat.blocks import Shared
@@ -18,8 +19,7 @@ from vkcat.parameters import machine
 from vkcat.sequencing import sequenced
 
 
-@dataclass(frozen=True)
-class Model:
+class Model(Struct, frozen=True):
     """Graphs of a model for a batch of B streams, by name, and the tensors they share.
 
     `mode` (B) says what a step does to each stream. `feeds` are the inputs that a session sets before each step of a

@@ -6,7 +6,7 @@ Whatever sees one row alone is the same op as in a step.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from vkcat.blocks import Scope
 from vkcat.config import Block, ExpertsBlock, GruBlock, Stack
@@ -16,8 +16,7 @@ from vkcat.model.stream import StreamModel, add_head, embed_patches, project_fea
 from vkcat.ops import OPS
 
 
-@dataclass(frozen=True)
-class Rows:
+class Rows(Struct, frozen=True):
     """A graph over T steps; `lengths` (B) says how many of them are each stream's, if it matters.
 
     `inputs` are (R, ...). `outputs` are (R, ...), of every step, or (B, ...), of each stream's last.

@@ -6,7 +6,7 @@ whole of what that one made.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from vkcat.blocks import Scope, Shared, gru_block
 from vkcat.blocks.scope import fan_in
@@ -20,8 +20,7 @@ from vkcat.model.stream import output_width
 FORWARD = (False,)
 
 
-@dataclass(frozen=True)
-class Pass:
+class Pass(Struct, frozen=True):
     """A graph stepped through a sequence, forward or in reverse for each entry of `reversals`, side by side.
 
     `inputs` and `outputs` (B, ...) are one for each. The next reads the outputs of all, channel after channel.
@@ -33,8 +32,7 @@ class Pass:
     outputs: tuple[Tensor, ...]
 
 
-@dataclass(frozen=True)
-class SequenceModel(Model):
+class SequenceModel(Model, frozen=True):
     """`passes` in the order they run; the first reads ids (B) or features (B, F), the last gives (B, V)."""
 
     config: StreamConfig

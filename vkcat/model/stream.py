@@ -7,8 +7,6 @@ that generation goes on from.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from vkcat.blocks import Scope, Shared
 from vkcat.blocks.scope import fan_in, normal
 from vkcat.config import ContinuousOutput, Stack, StreamConfig, TokenOutput
@@ -24,8 +22,7 @@ SAMPLING = {"seed": "uint32", "stream": "uint32", "temperature": "float32", "top
 """What sampling is told of each stream, by dtype; see vkcat/ops/sample.py."""
 
 
-@dataclass(frozen=True)
-class StreamModel(Model):
+class StreamModel(Model, frozen=True):
     """`inputs` are by name: `ids` (B); `patches` (B, P, K), `position` (B); `features` (B, F); and those of sampling.
 
     `outputs` (B, V) are each graph's. `logits` (B, V) is the state that generation draws from, `history` (B, HISTORY)

@@ -6,8 +6,6 @@ carried on the device to its next step's embedding.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from vkcat.blocks import Shared
 from vkcat.blocks.scope import fan_in
 from vkcat.config import TransducerConfig
@@ -16,8 +14,7 @@ from vkcat.model.interface import Model, mode_input
 from vkcat.model.stack import embed, run_stack, scope_of
 
 
-@dataclass(frozen=True)
-class TransducerModel(Model):
+class TransducerModel(Model, frozen=True):
     """`ids` (B) is the uint32 input of encoding, `token` (B) the uint32 state that decoding starts from, `chosen` (B)
     the uint32 output of a decoding step."""
 

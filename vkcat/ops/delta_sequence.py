@@ -16,9 +16,9 @@ K is at most 1024. One workgroup goes through the steps of a stream's head: noth
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 
 import numpy as np
+from msgspec.structs import replace
 
 from vkcat.kernel import Array, Arrays, Case, Kernel, Launch, Sizes
 from vkcat.ops import delta_memory

@@ -21,9 +21,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from vkcat.errors import ShapeError, mismatch
 from vkcat.kernel import UNIT_ROUNDOFF, Array, Arrays, Case, Kernel, Launch, Sizes, dot_error, underflow
@@ -32,8 +32,7 @@ from vkcat.tiling import Tiling, of_attention
 WIDEST = 1024
 
 
-@dataclass(frozen=True)
-class _Head:
+class _Head(Struct, frozen=True):
     """One stream and head: where its answer stands, its query, and by age its keys, values, biases and scores.
 
     `past` is where its entries stand in the rings, newest first.

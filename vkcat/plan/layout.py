@@ -8,7 +8,8 @@ one step share an arena by their lifetimes.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from vkcat.device.interface import Memory
 from vkcat.errors import DeviceError, mismatch
@@ -19,8 +20,7 @@ MAX_BINDING = (1 << 32) - 1
 """Bytes, as maxStorageBufferRange is a number of 32 bits."""
 
 
-@dataclass(frozen=True)
-class Region:
+class Region(Struct, frozen=True):
     """Bytes of a buffer, by the buffer's place in the plan's list."""
 
     buffer: int
@@ -35,14 +35,12 @@ class Region:
         )
 
 
-@dataclass(frozen=True)
-class BufferSpec:
+class BufferSpec(Struct, frozen=True):
     memory: Memory
     nbytes: int
 
 
-@dataclass(frozen=True)
-class Packing:
+class Packing(Struct, frozen=True):
     """How tensors are put into buffers.
 
     `offsets`: several may share a buffer (else each has its own). `reuse`: temporaries that do not live at the same
@@ -71,8 +69,7 @@ class Packing:
         return -(-size // self.alignment) * self.alignment
 
 
-@dataclass
-class Layout:
+class Layout(Struct):
     """Buffers, the region of each tensor in even and in odd steps, and the matrices that lie in panels."""
 
     buffers: list[BufferSpec] = field(default_factory=list)

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from vkcat.graph import Graph, Node, Role, Tensor
 from vkcat.plan.hazards import Access, barriers
 from vkcat.plan.layout import BufferSpec, Layout, Packing, Region, lay_out, parity_regions
 
 
-@dataclass(frozen=True)
-class PlannedDispatch:
+class PlannedDispatch(Struct, frozen=True):
     """One dispatch; `barrier` is None, or the written regions that must be visible before it."""
 
     node: Node
@@ -19,16 +19,14 @@ class PlannedDispatch:
     barrier: tuple[Region, ...] | None
 
 
-@dataclass(frozen=True)
-class Step:
+class Step(Struct, frozen=True):
     """The dispatches of one step in order, and the regions the host reads after it."""
 
     dispatches: tuple[PlannedDispatch, ...]
     to_host: tuple[Region, ...]
 
 
-@dataclass(frozen=True)
-class Plan:
+class Plan(Struct, frozen=True):
     """Buffers, where each tensor lies in even and odd steps, each graph's two steps, and the matrices in panels.
 
     `pending` is what any step may leave unordered: all that it reads, and all that it writes.

@@ -7,9 +7,9 @@ first two, several variants of a shader are tried and the best is kept, since dr
 from __future__ import annotations
 
 from contextlib import ExitStack
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from vkcat.device.interface import Buffer, Device, Memory, Slice, Words
 from vkcat.device.timestamps import REMEDY
@@ -45,8 +45,7 @@ def _bits(number: float) -> int:
 NEVER = _bits(-7.0)
 
 
-@dataclass(frozen=True)
-class Ceilings:
+class Ceilings(Struct, frozen=True):
     """By GPU timestamps: GB (10^9 bytes) a second read, again and again, from `working_set_bytes`, which is the size of
     the step's weights; 10^9 operations a second of multiply-adds in registers, each two; microseconds of an empty
     dispatch. The variants say which form of the shader was the best."""
@@ -60,8 +59,7 @@ class Ceilings:
     dispatch_us: Spread
 
 
-@dataclass(frozen=True)
-class _Variant:
+class _Variant(Struct, frozen=True):
     """A shader with its specialisation and workgroups; `amount` is what it does in one turn: bytes or operations."""
 
     name: str

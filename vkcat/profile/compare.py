@@ -6,12 +6,12 @@ rounds' own ratios.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 import numpy as np
+from msgspec import Struct
 from rich.table import Table
 
 from vkcat.profile.bootstrap import SEED, interval, medians
@@ -30,8 +30,7 @@ NOTE = (
 FASTER, SLOWER, NONE, FEW = "faster", "slower", "no difference", "too few rounds"
 
 
-@dataclass(frozen=True)
-class Change:
+class Change(Struct, frozen=True):
     """B's time over A's with its 95% interval; `paired` when round by round."""
 
     schedule: str
@@ -46,8 +45,7 @@ class Change:
     verdict: str
 
 
-@dataclass(frozen=True)
-class Comparison:
+class Comparison(Struct, frozen=True):
     """`unlike` says what else differs; `alone` names what only one has."""
 
     a: str
@@ -124,4 +122,5 @@ def table(comparison: Comparison) -> Table:
 
 
 def as_json(comparison: Comparison) -> dict[str, Any]:
-    return dataclasses.asdict(comparison)
+    document: dict[str, Any] = msgspec.to_builtins(comparison)
+    return document

@@ -9,12 +9,12 @@ it was not fitted to: other widths, and other numbers of steps in a submission.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 from rich.table import Table
 
@@ -32,8 +32,7 @@ NOTE = (
 )
 
 
-@dataclass(frozen=True)
-class CostModel:
+class CostModel(Struct, frozen=True):
     """Microseconds: of a submission with its wait, a dispatch, a barrier, 10^6 bytes, and 10^6 operations by kernel."""
 
     submit_us: float
@@ -61,8 +60,7 @@ class CostModel:
         return list(self.megaoperation_us.items())
 
 
-@dataclass(frozen=True)
-class Errors:
+class Errors(Struct, frozen=True):
     """Per cent by which predictions are off: the median, the 90th percentile, the greatest."""
 
     points: int
@@ -71,8 +69,7 @@ class Errors:
     greatest: float
 
 
-@dataclass(frozen=True)
-class Prediction:
+class Prediction(Struct, frozen=True):
     label: str
     held_out: bool
     measured_us: float
@@ -80,8 +77,7 @@ class Prediction:
     error_percent: float
 
 
-@dataclass(frozen=True)
-class Fit:
+class Fit(Struct, frozen=True):
     """`residual` is of the points the costs were fitted to, `unseen` of those held out. `step_us` are the parts of one
     step of the model itself in a submission of its own."""
 
@@ -159,4 +155,5 @@ def tables(found: Fit) -> list[Table]:
 
 
 def as_json(found: Fit) -> dict[str, Any]:
-    return dataclasses.asdict(found)
+    document: dict[str, Any] = msgspec.to_builtins(found)
+    return document

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from xml.etree.ElementTree import Element
+
+from msgspec import Struct
 
 from vkcat.profile.markup import element
 
@@ -24,8 +25,7 @@ def color(at: int) -> str:
     return PALETTE[at % len(PALETTE)]
 
 
-@dataclass(frozen=True)
-class Part:
+class Part(Struct, frozen=True):
     """One piece of a bar; `fill` is a CSS colour."""
 
     name: str
@@ -33,8 +33,7 @@ class Part:
     fill: str
 
 
-@dataclass(frozen=True)
-class Bar:
+class Bar(Struct, frozen=True):
     """Pieces from left to right, and the whole as it was measured, which is marked."""
 
     label: str
@@ -99,8 +98,7 @@ def legend(parts: Sequence[Part]) -> Element:
     return element("ul", *shown, class_="legend")
 
 
-@dataclass(frozen=True)
-class Point:
+class Point(Struct, frozen=True):
     """A mark at x and y, above 0; `label` is written beside it, `about` shown when it is pointed at."""
 
     x: float
@@ -110,8 +108,7 @@ class Point:
     fill: str
 
 
-@dataclass(frozen=True)
-class Line:
+class Line(Struct, frozen=True):
     """Points joined in order; `label` is written at the end."""
 
     points: tuple[tuple[float, float], ...]

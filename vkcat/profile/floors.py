@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from time import perf_counter_ns
 
 import numpy as np
+from msgspec import Struct
 
 from vkcat.device.interface import Barrier, Command, Device, Dispatch, Memory, Recording, Slice
 from vkcat.profile.samples import CONTROL, Series, series
@@ -15,8 +15,7 @@ from vkcat.shader import load
 DISPATCHES = 32
 
 
-@dataclass(frozen=True)
-class Floors:
+class Floors(Struct, frozen=True):
     """Microseconds of an empty submit with its wait, taken between steps; of an empty dispatch; of a barrier."""
 
     backend: str

@@ -12,12 +12,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
-from dataclasses import dataclass, field
 from time import perf_counter_ns
 from typing import Any, Protocol, TypeVar
 from uuid import uuid4
 
 import numpy as np
+from msgspec import Struct, field
 from numpy.typing import NDArray
 
 from vkcat.device.interface import Command, Device
@@ -49,8 +49,7 @@ class _Sampled(Protocol):
 Part = TypeVar("Part", bound=_Closable)
 
 
-@dataclass(frozen=True)
-class ScheduleTimes:
+class ScheduleTimes(Struct, frozen=True):
     """Microseconds of a step. `kernel_us` and `overhead_us` are None without GPU timestamps, `submit_us` and `wait_us`
     where the backend does both in one call: then the whole is in `submit_and_wait_us`."""
 
@@ -68,8 +67,7 @@ class ScheduleTimes:
     submit_and_wait_us: Spread
 
 
-@dataclass(frozen=True)
-class KernelTimes:
+class KernelTimes(Struct, frozen=True):
     """GPU microseconds of one kernel in a step, the bytes it moves and the operations it does at most: all its calls
     together."""
 
@@ -82,8 +80,7 @@ class KernelTimes:
     share_percent: float
 
 
-@dataclass(frozen=True)
-class Measurement:
+class Measurement(Struct, frozen=True):
     """`run` names the run, and nothing else; `samples` are all times of steps, kernels and controls."""
 
     warmup: int
@@ -102,8 +99,7 @@ class Measurement:
     samples: list[Series]
 
 
-@dataclass
-class _Series:
+class _Series(Struct):
     """Nanoseconds of each run, warm-up first."""
 
     step: list[float] = field(default_factory=list)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, field
 from functools import partial
 
 import numpy as np
+from msgspec import Struct, field
 from numpy.typing import NDArray
 
 from vkcat.config import ModelConfig
@@ -29,8 +29,7 @@ Array = NDArray[np.float64]
 POLISHES = 10
 
 
-@dataclass(frozen=True)
-class Work:
+class Work(Struct, frozen=True):
     """What a submission does: dispatches, barriers, bytes moved, and operations by kernel, both at most."""
 
     dispatches: int
@@ -43,8 +42,7 @@ class Work:
         return Work(steps * self.dispatches, steps * self.barriers, steps * self.nbytes, operations)
 
 
-@dataclass(frozen=True)
-class Point:
+class Point(Struct, frozen=True):
     """A submission's work and its typical time in microseconds, wait included. `held_out`: a width or a number of steps
     that no other point that is fitted has."""
 
@@ -55,8 +53,7 @@ class Point:
     us: float
 
 
-@dataclass
-class _Timed:
+class _Timed(Struct):
     label: str
     steps: int
     work: Work

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
 from rich.table import Table
 
 from vkcat.device.interface import Device
@@ -86,5 +86,6 @@ def tables(measurement: Measurement) -> list[Table]:
 
 def as_json(measurement: Measurement, devices: Sequence[Device]) -> dict[str, Any]:
     """The device, and the measurement's fields by their names."""
-    device = dataclasses.asdict(devices[0].info) | {"layers": active_layers()}
-    return {"device": device} | dataclasses.asdict(measurement)
+    device = msgspec.to_builtins(devices[0].info) | {"layers": active_layers()}
+    measured: dict[str, Any] = msgspec.to_builtins(measurement)
+    return {"device": device} | measured

@@ -8,16 +8,15 @@ dispatches with nothing in them; the slowest of these binds.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from msgspec import Struct
 from rich.table import Table
 
 from vkcat.profile.ceilings import DISPATCH, MULTIPLY_ADD, READ, Ceilings
 from vkcat.profile.layout import cell, titled
 
 
-@dataclass(frozen=True)
-class Roofline:
+class Roofline(Struct, frozen=True):
     """A kernel under a schedule: 10^9 bytes and operations a second by its median time; which ceiling binds (`read`,
     `multiply-add`, `dispatch`), and the share of it that it reaches. Over 100%: it moves less than it could at most, or
     what it reads lies in a cache."""

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
 
 from vkcat import strict_json
 from vkcat.errors import InputError, mismatch
@@ -23,8 +24,7 @@ CONTROL = "control"
 """In place of a schedule: what no change of vkcat touches, so that a difference in it is the machine's."""
 
 
-@dataclass(frozen=True)
-class Series:
+class Series(Struct, frozen=True):
     """Microseconds of one thing in each measured round, in order: a whole step (`name` is "step"), all calls of one
     kernel in a step, or a control."""
 
@@ -39,8 +39,7 @@ def series(schedule: str, backend: str, name: str, nanoseconds: list[float]) -> 
     return Series(schedule, backend, name, [max(round(ns / 1e3, 3), LEAST_US) for ns in nanoseconds])
 
 
-@dataclass(frozen=True)
-class Profiled:
+class Profiled(Struct, frozen=True):
     """What `--compare` needs of a profile's JSON file. `about` says what was measured, and on what."""
 
     path: str

@@ -8,9 +8,9 @@ barriers between them. What a step takes beyond that is outside: inputs, recordi
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 from rich.table import Table
 
@@ -22,8 +22,7 @@ ON_DEVICE = "on the device"
 """In place of a schedule: a step as it is in a submission with others."""
 
 
-@dataclass(frozen=True)
-class Outside:
+class Outside(Struct, frozen=True):
     """Microseconds of a step on the device, by the slope from one to `several` steps in a submission, and outside it;
     per cent of the step. Round by round, so that a single value may be negative."""
 

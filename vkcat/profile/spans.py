@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from time import perf_counter_ns
 from typing import Any
+
+from msgspec import Struct, field
 
 from vkcat.device.interface import CalibratedTimestamps, Command, Device, Dispatch, Recording
 
 
-@dataclass(frozen=True)
-class Span:
+class Span(Struct, frozen=True):
     """Something the host did, in nanoseconds of its clock."""
 
     name: str
@@ -20,8 +20,7 @@ class Span:
     end: int
 
 
-@dataclass
-class Submission:
+class Submission(Struct):
     """What went to the device at once: its commands, each dispatch's counter values, and both clocks at its end."""
 
     commands: Sequence[Command]
@@ -31,8 +30,7 @@ class Submission:
     clocks: CalibratedTimestamps | None
 
 
-@dataclass
-class Log:
+class Log(Struct):
     """What happened, in order."""
 
     spans: list[Span] = field(default_factory=list)

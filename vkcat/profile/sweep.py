@@ -6,13 +6,13 @@ what is proportional to it, 2 for what goes with its square. Over a range where 
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 from rich.table import Table
 
@@ -38,8 +38,7 @@ SUBMISSION = "submission"
 COUNTED = ("bytes", "operations")
 
 
-@dataclass(frozen=True)
-class Size:
+class Size(Struct, frozen=True):
     """One size under one schedule: counts of a step (of a submission, when steps are swept) and microseconds by name:
     of a "step", a "submission", or all calls of a kernel in a step."""
 
@@ -51,8 +50,7 @@ class Size:
     us: dict[str, Spread]
 
 
-@dataclass(frozen=True)
-class Growth:
+class Growth(Struct, frozen=True):
     """Exponent with its 95% interval; of `bytes` and `operations`, which are counted, the interval is nothing wide."""
 
     schedule: str
@@ -62,8 +60,7 @@ class Growth:
     high: float
 
 
-@dataclass(frozen=True)
-class Sweep:
+class Sweep(Struct, frozen=True):
     """`left_out` names kernels that some sizes do not have."""
 
     axis: str
@@ -88,8 +85,7 @@ def parse_axis(text: str) -> tuple[str, list[int]]:
     return axis, numbers
 
 
-@dataclass(frozen=True)
-class _Run:
+class _Run(Struct, frozen=True):
     """One size under one schedule, and how it is timed."""
 
     value: int
@@ -225,4 +221,5 @@ def tables(found: Sweep) -> list[Table]:
 
 
 def as_json(found: Sweep) -> dict[str, Any]:
-    return dataclasses.asdict(found)
+    document: dict[str, Any] = msgspec.to_builtins(found)
+    return document

@@ -11,8 +11,9 @@ and reading them, cost time.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, cast
+
+from msgspec import Struct
 
 from vkcat.device.interface import CalibratedTimestamps, Device, DeviceInfo
 from vkcat.device.timestamps import elapsed_ns, host_ns
@@ -29,16 +30,14 @@ HOST, DEVICE = 1, 2
 Event = dict[str, Any]
 
 
-@dataclass(frozen=True)
-class Clock:
+class Clock(Struct, frozen=True):
     """How device time became host time: `calibrated` or `estimated`, or `none` where the device has no timestamps."""
 
     kind: str
     deviation_us: float | None
 
 
-@dataclass(frozen=True)
-class _Run:
+class _Run(Struct, frozen=True):
     """One dispatch on the host's clock, in nanoseconds."""
 
     name: str

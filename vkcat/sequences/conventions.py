@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import ArrayLike, NDArray
 
 from vkcat.arrays import float32, numbers
@@ -16,8 +16,7 @@ Array = NDArray[Any]
 Weights = ArrayLike | Sequence[ArrayLike]
 
 
-@dataclass(frozen=True)
-class Cell:
+class Cell(Struct, frozen=True):
     """Weights of one layer and direction, gates in the order r, z, n."""
 
     w_ih: Array

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import dataclass, replace
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from vkcat.device.interface import Device
 from vkcat.errors import DeviceError, mismatch
@@ -25,8 +26,7 @@ ROUNDS = 15
 CLEARLY = 0.97
 
 
-@dataclass(frozen=True)
-class Found:
+class Found(Struct, frozen=True):
     """`ratio` is the time in the tiling found over that in the default, `us` that of a dispatch in microseconds."""
 
     node: str

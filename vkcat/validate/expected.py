@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from vkcat.graph import Node, Tensor
@@ -16,8 +16,7 @@ from vkcat.reference import node_inputs
 Array = NDArray[Any]
 
 
-@dataclass(frozen=True)
-class Expected:
+class Expected(Struct, frozen=True):
     values: dict[str, Array]
     bounds: dict[str, Array]
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from vkcat.device.interface import Device
@@ -87,8 +88,7 @@ def case_inputs(kernel: Kernel, case: Case) -> dict[str, Array]:
     return arrays
 
 
-@dataclass(frozen=True)
-class Ran:
+class Ran(Struct, frozen=True):
     """What a case gave by binding, how many elements of each output were not written, and words written elsewhere."""
 
     node: Node

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Sequence
 from math import isfinite
 from typing import Any
 
+import msgspec
 from rich import box
 from rich.table import Table
 
@@ -58,7 +58,7 @@ def failures(results: Sequence[Result]) -> list[str]:
 
 def as_json(results: Sequence[Result], device: Device) -> dict[str, Any]:
     return {
-        "device": dataclasses.asdict(device.info),
+        "device": msgspec.to_builtins(device.info),
         "backend": device.backend,
         "layers": active_layers(),
         "checked": len(results),
@@ -69,7 +69,7 @@ def as_json(results: Sequence[Result], device: Device) -> dict[str, Any]:
 
 def _figures(result: Result) -> dict[str, Any]:
     """JSON has no infinite numbers: null stands for them."""
-    values = dataclasses.asdict(result)
+    values = msgspec.to_builtins(result)
     return {name: None if isinstance(value, float) and not isfinite(value) else value for name, value in values.items()}
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from vkcat.kernel import GREATEST, SMALLEST
@@ -13,8 +13,7 @@ from vkcat.kernel import GREATEST, SMALLEST
 Array = NDArray[Any]
 
 
-@dataclass(frozen=True)
-class Result:
+class Result(Struct, frozen=True):
     """Errors of one tensor. `bound` is the largest absolute error allowed anywhere; each element has its own.
 
     `max_relative` is over the elements whose reference is not zero. `nmse` is the sum of squared errors over that of

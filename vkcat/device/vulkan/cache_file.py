@@ -14,8 +14,9 @@ import struct
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from vkcat.errors import InputError, mismatch
 from vkcat.files import ABANDONED_S, contents, replaced
@@ -32,8 +33,7 @@ _HEAD = struct.Struct("<8sIIII16s32sQ")
 _VULKAN_HEAD = struct.Struct("<IIII16s")
 
 
-@dataclass(frozen=True)
-class Driver:
+class Driver(Struct, frozen=True):
     """What tells one driver's data from another's: of VkPhysicalDeviceProperties, and the width of a pointer."""
 
     vendor: int

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from vkcat.device.interface import Slice
 from vkcat.device.vulkan.api import api, checked
@@ -13,8 +14,7 @@ from vkcat.device.vulkan.pipeline import Pipeline
 from vkcat.shader import Shader
 
 
-@dataclass(frozen=True)
-class DescriptorSet:
+class DescriptorSet(Struct, frozen=True):
     """A set in a pool of its own, so that releasing it leaves no hole in another's."""
 
     pool: Any

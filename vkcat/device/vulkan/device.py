@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from typing import Any
 
 from vkcat.device.interface import CalibratedTimestamps, DeviceInfo, Dispatch, Memory, Slice, Words
@@ -69,12 +69,12 @@ class VulkanDevice(Lifetime):
         """How many pipelines were made, and how many of these the driver says came from the cache on disk."""
         return self._pipelines.counts
 
-    def prepare(self, shaders: Iterable[tuple[Shader, Sequence[int]]]) -> None:
+    def compiling(self, shaders: Iterable[tuple[Shader, Sequence[int]]]) -> AbstractContextManager[None]:
         self.check_open()
         wanted = list(shaders)
         for shader, spec in wanted:
             check_shader(shader, spec, self.info)
-        self._pipelines.prepare(wanted)
+        return self._pipelines.compiling(wanted)
 
     def dispatch(
         self,

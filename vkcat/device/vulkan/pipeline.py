@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from threading import Thread
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
 from vkcat.device.vulkan.api import api, calling
 from vkcat.device.vulkan.core import Core
@@ -17,8 +18,7 @@ from vkcat.device.vulkan.pipeline_cache import PipelineCache
 from vkcat.shader import Shader
 
 
-@dataclass(frozen=True)
-class Pipeline:
+class Pipeline(Struct, frozen=True):
     handle: Any
     layout: Any
     set_layout: Any
@@ -47,8 +47,11 @@ class Pipelines:
         made = list(self._made.values())
         return len(made), sum(pipeline.from_cache for pipeline in made)
 
-    def prepare(self, wanted: Iterable[tuple[Shader, Sequence[int]]]) -> None:
-        """Make those that are not there yet, on all processor cores. Raises `DeviceError`."""
+    def compiling(self, wanted: Iterable[tuple[Shader, Sequence[int]]]) -> AbstractContextManager[None]:
+        """Make those that are not there yet, on all processor cores but the one of the block until that has ended.
+
+        Raises `DeviceError`.
+        """
         missing = {key: shader for shader, spec in wanted if (key := _key(shader, spec)) not in self._made}
 
         def making(key: Key, shader: Shader) -> Callable[[], None]:
@@ -59,7 +62,7 @@ class Pipelines:
 
         # The largest first: it would have the others wait if it came last.
         by_size = sorted(missing.items(), key=lambda item: len(item[0][0]), reverse=True)
-        _side_by_side([making(key, shader) for key, shader in by_size])
+        return _side_by_side([making(key, shader) for key, shader in by_size])
 
     def get(self, shader: Shader, spec: Sequence[int]) -> Pipeline:
         key = _key(shader, spec)
@@ -156,8 +159,9 @@ def _layouts(device: Any, shader: Shader) -> tuple[Any, Any]:
         raise
 
 
-def _side_by_side(work: Sequence[Callable[[], None]]) -> None:
-    """Do all of it on all processor cores, and raise what one of them raised.
+@contextmanager
+def _side_by_side(work: Sequence[Callable[[], None]]) -> Iterator[None]:
+    """Do all of it on all processor cores, this one when its block has ended; then raise what one of them raised.
 
     With plain threads: concurrent.futures takes as long to import as a driver takes to compile some shaders.
     """
@@ -179,6 +183,7 @@ def _side_by_side(work: Sequence[Callable[[], None]]) -> None:
     for helper in helpers:
         helper.start()
     try:
+        yield
         go_on()
     finally:
         # Whoever stops this one stops all: none may compile for a device that is being closed.

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
 from vkcat.device.interface import Barrier, Command, Dispatch, Words
 from vkcat.device.timestamps import elapsed_ns
@@ -17,8 +17,7 @@ from vkcat.device.vulkan.pipeline import Pipeline
 TIMEOUT_NS = 60_000_000_000
 
 
-@dataclass(frozen=True)
-class Prepared:
+class Prepared(Struct, frozen=True):
     """What the commands of one dispatch need, in the form cffi takes."""
 
     pipeline: Pipeline

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from vkcat.errors import ModelError, mismatch
 
@@ -16,8 +17,7 @@ DIRECTION, HIDDEN, CHANNEL = "direction", "hidden", "channel"
 CHANNELS = (DIRECTION, HIDDEN, CHANNEL)
 
 
-@dataclass(frozen=True)
-class Factor:
+class Factor(Struct, frozen=True):
     """`label` says what is counted: one of `CHANNELS`, or an axis of a graph's input; `size` is None if not known."""
 
     label: str

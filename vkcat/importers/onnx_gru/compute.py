@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
+from msgspec.structs import replace
 
 from vkcat.errors import ModelError, mismatch
 from vkcat.importers.gru_model import Layer

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from vkcat.errors import ModelError, mismatch
@@ -22,8 +22,7 @@ MOST_BYTES = (1 << 31) - 1
 Array = NDArray[Any]
 
 
-@dataclass(frozen=True)
-class Node:
+class Node(Struct, frozen=True):
     """`where` begins errors about it; an input that is left out is "". Attributes that are tensors are arrays."""
 
     op: str
@@ -39,8 +38,7 @@ class Node:
         return [value for value in self.attributes.values() if isinstance(value, np.ndarray)]
 
 
-@dataclass(frozen=True)
-class GraphInput:
+class GraphInput(Struct, frozen=True):
     """`sizes` are None where they are not known."""
 
     name: str
@@ -48,8 +46,7 @@ class GraphInput:
     sizes: tuple[int | None, ...]
 
 
-@dataclass(frozen=True)
-class OnnxFile:
+class OnnxFile(Struct, frozen=True):
     """`constants` are the initializers; `inputs` are without them."""
 
     path: Path

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from vkcat.importers.gru_model import Layer
@@ -13,53 +13,45 @@ from vkcat.importers.onnx_gru.axes import Axes, Axis
 Array = NDArray[Any]
 
 
-@dataclass(frozen=True, eq=False)
-class Constant:
+class Constant(Struct, frozen=True, eq=False):
     array: Array
 
 
-@dataclass(frozen=True)
-class Zeros:
+class Zeros(Struct, frozen=True):
     """Of whatever shape."""
 
 
-@dataclass(frozen=True)
-class Dims:
+class Dims(Struct, frozen=True):
     """Sizes as a vector of integers, or one of them as a scalar."""
 
     sizes: tuple[int | Axis, ...]
     scalar: bool = False
 
 
-@dataclass(frozen=True)
-class Ids:
+class Ids(Struct, frozen=True):
     """Integers that a graph's input gives."""
 
     axes: Axes
     name: str
 
 
-@dataclass(frozen=True)
-class States:
+class States(Struct, frozen=True):
     """What a GRU's state is at the end."""
 
 
-@dataclass(frozen=True, eq=False)
-class Features:
+class Features(Struct, frozen=True, eq=False):
     """A graph's input of numbers."""
 
     name: str
 
 
-@dataclass(frozen=True, eq=False)
-class Embedded:
+class Embedded(Struct, frozen=True, eq=False):
     """table (V, D)."""
 
     table: Array
 
 
-@dataclass(frozen=True, eq=False)
-class Product:
+class Product(Struct, frozen=True, eq=False):
     """weight (N, K), and a bias (N) unless none was added yet."""
 
     source: Source
@@ -67,8 +59,7 @@ class Product:
     bias: Array | None
 
 
-@dataclass(frozen=True, eq=False)
-class Recurrent:
+class Recurrent(Struct, frozen=True, eq=False):
     """`time` and `batch` are the axes that its input had."""
 
     source: Source
@@ -80,8 +71,7 @@ class Recurrent:
 Source = Features | Embedded | Product | Recurrent
 
 
-@dataclass(frozen=True, eq=False)
-class Stream:
+class Stream(Struct, frozen=True, eq=False):
     """Numbers at every step."""
 
     axes: Axes
