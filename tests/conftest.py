@@ -10,6 +10,7 @@ import atexit
 import importlib.util
 import os
 import shutil
+import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import closing
@@ -27,6 +28,7 @@ from vkcat.importers import g2p_en
 from vkcat.weights import save_model
 
 ROOT = Path(__file__).parent.parent
+TOOLS = ROOT / "tools"
 SWIFTSHADER = ROOT / ".cache" / "swiftshader" / "vk_swiftshader_icd.json"
 LAVAPIPE = sorted(Path("/usr/share/vulkan/icd.d").glob("lvp_icd*.json"))
 LAYER = Path("/usr/share/vulkan/explicit_layer.d/VkLayer_khronos_validation.json")
@@ -46,7 +48,9 @@ def _use_both_drivers() -> None:
 
 def load_tool(name: str) -> ModuleType:
     """A Python script of tools/, as a module."""
-    loader = SourceFileLoader(name, str(ROOT / "tools" / name))
+    if str(TOOLS) not in sys.path:
+        sys.path.insert(0, str(TOOLS))
+    loader = SourceFileLoader(name, str(TOOLS / name))
     spec = importlib.util.spec_from_loader(name, loader)
     assert spec is not None
     module = importlib.util.module_from_spec(spec)

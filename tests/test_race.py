@@ -7,13 +7,13 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import HAS_KOMPUTE, LAYER, ROOT, load_tool, plain_environment
+from conftest import HAS_KOMPUTE, LAYER, TOOLS, load_tool, plain_environment
 
 
 @pytest.mark.skipif(not LAYER.is_file(), reason="the validation layer is not installed")
 def test_a_dropped_barrier_is_reported_and_the_recorded_form_is_not() -> None:
     done = subprocess.run(
-        [sys.executable, str(ROOT / "tools" / "show_race")],
+        [sys.executable, str(TOOLS / "show_race")],
         env=plain_environment(),
         capture_output=True,
         text=True,
@@ -31,11 +31,12 @@ def test_messages_of_an_earlier_instance_are_kept(tmp_path: Path) -> None:
     messages = load_tool("with_validation").Messages(tmp_path)
     try:
         code = (
-            f"import runpy; chain = runpy.run_path({str(ROOT / 'tools' / 'show_race')!r})['chain']\n"
+            f"import runpy; chain = runpy.run_path({str(TOOLS / 'show_race')!r})['chain']\n"
             "from vkcat.device import vulkan\n"
             "chain('vulkan', 'race'); vulkan.devices(); vulkan.devices()\n"
         )
-        subprocess.run([sys.executable, "-c", code], env=plain_environment(**messages.variables), check=True)
+        environment = plain_environment(**messages.variables, PYTHONPATH=str(TOOLS))
+        subprocess.run([sys.executable, "-c", code], env=environment, check=True)
         assert "SYNC-HAZARD-READ-AFTER-WRITE" in messages.text()
     finally:
         messages.close()

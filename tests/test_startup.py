@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from conftest import ROOT, load_tool, plain_environment
+from conftest import TOOLS, load_tool, plain_environment
 
 from vkcat.cli import COMMANDS, cli
 from vkcat.device.backends import open_device
@@ -66,7 +66,7 @@ def test_stages_are_told_apart() -> None:
 def test_the_stages_of_a_start(tmp_path: Path) -> None:
     model = tmp_path / "model"
     assert CliRunner().invoke(cli, ["init", "gru-l3", str(model), "--seed", "1"]).exit_code == 0
-    command = [sys.executable, str(ROOT / "tools" / "startup"), str(model)]
+    command = [sys.executable, str(TOOLS / "startup"), str(model)]
     environment = plain_environment()
     began = time.perf_counter()
     done = subprocess.run(

@@ -28,7 +28,7 @@ MOST_IMAGE_BYTES = 256 << 20
 def cut(image: Array, read: PatchesInput, batch: int) -> NDArray[np.float32]:
     """Patches (B, P, K) of pixels (rows, columns, channels), or (B, ...): row by row, channels innermost.
 
-    One channel may be left out. Integers of 8 bits become fractions of 255. Raises `InputError`.
+    One channel may be left out. Unsigned integers of 8 bits become fractions of 255. Raises `InputError`.
     """
     height, width = read.rows * read.side, read.columns * read.side
     pixels = numbers("image", image, "iuf")

@@ -122,8 +122,8 @@ class Session:
     def read_image(self, image: Array) -> Array:
         """Read an image as a prefix, patch by patch: (rows, columns, channels) pixels for every stream, or (B, ...).
 
-        Numbers are taken as they are, integers of 8 bits as fractions of 255. Returns the outputs (B, V) after the last
-        patch. Raises `InputError`.
+        Numbers are taken as they are, unsigned integers of 8 bits as fractions of 255. Returns the outputs (B, V) after
+        the last patch. Raises `InputError`.
         """
         self._settle()
         inputs, read = self.model.inputs, self.model.config.stack.patches

@@ -13,6 +13,7 @@ from contextlib import AbstractContextManager, ExitStack, nullcontext
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
 from vkcat.device import vulkan
 from vkcat.device.interface import Barrier, Command, DeviceInfo, Dispatch, Memory, Slice, Words
@@ -96,6 +97,13 @@ class KomputeAlgorithm:
             self._made.destroy()
 
 
+class _Piece(Struct):
+    """A sequence, and the last dispatch in it or before it."""
+
+    sequence: Any
+    last_dispatch: str
+
+
 class KomputeRecording:
     """kp sequences, one or several. `submit` runs them to their end: kp cannot run a recorded one without waiting.
 
@@ -104,8 +112,7 @@ class KomputeRecording:
 
     def __init__(self, device: KomputeDevice) -> None:
         self._device = device
-        self._sequences: list[Any] = []
-        self._last_dispatch = "none"
+        self._sequences: list[_Piece] = []
         # By identity: written and not yet copied to staging in the sequence being recorded, and copied there.
         self._written: set[int] = set()
         self._copied: set[int] = set()
@@ -118,21 +125,22 @@ class KomputeRecording:
             self._begin_sequence()
             for command in commands:
                 self._record(command)
-            for sequence in self._sequences:
-                self._device.finish(sequence)
+            for piece in self._sequences:
+                self._device.finish(piece.sequence)
 
     def _record(self, command: Command) -> None:
         if isinstance(command, Dispatch):
-            self._sequences[-1].record(kp().OpAlgoDispatch(command.prepared.get()))
+            self._sequences[-1].sequence.record(kp().OpAlgoDispatch(command.prepared.get()))
             self._written |= {id(part.buffer) for part in command.writes}
-            self._last_dispatch = command.name
+            self._sequences[-1].last_dispatch = command.name
         else:
             buffers: dict[int, Any] = {id(part.buffer): part.buffer for part in command.slices}
             self._order(buffers, to_host=not isinstance(command, Barrier))
 
     def _begin_sequence(self) -> None:
         """What the one before did is waited for before this one runs."""
-        self._sequences.append(self._device.manager.sequence())
+        before = self._sequences[-1].last_dispatch if self._sequences else "none"
+        self._sequences.append(_Piece(self._device.manager.sequence(), before))
         self._written, self._copied = set(), set()
 
     def _order(self, buffers: Mapping[int, Any], *, to_host: bool) -> None:
@@ -150,14 +158,14 @@ class KomputeRecording:
             wanted |= buffers.keys() - self._copied
         if wanted:
             tensors = [buffer.tensor for key, buffer in buffers.items() if key in wanted]
-            self._sequences[-1].record(kp().OpTensorSyncLocal(tensors))
+            self._sequences[-1].sequence.record(kp().OpTensorSyncLocal(tensors))
             self._written -= wanted
             self._copied |= wanted
 
     def submit(self) -> None:
         self._device.check_sequence(self)
-        for sequence in self._sequences:
-            self._device.run(sequence, self._last_dispatch)
+        for piece in self._sequences:
+            self._device.run(piece.sequence, piece.last_dispatch)
 
     def wait(self) -> None:
         """Nothing to do: `submit` has waited."""
@@ -175,8 +183,8 @@ class KomputeRecording:
             self._destroy()
 
     def _destroy(self) -> None:
-        for sequence in self._sequences:
-            sequence.destroy()
+        for piece in self._sequences:
+            piece.sequence.destroy()
         self._sequences.clear()
 
 
