@@ -140,7 +140,7 @@ def _pieces(monkeypatch: pytest.MonkeyPatch, costs: list[float], limit_ms: float
         clock.now += round(took * 1e6)
         rounds.append((count, took / count))
 
-    steps: Any = SimpleNamespace(add=lambda graphs: None, step=step)
+    steps: Any = SimpleNamespace(add=lambda graphs, values: None, step=step)
     runner: Any = SimpleNamespace(submit_limit_ms=limit_ms, planned=lambda graphs: graphs)
     read = Chunks(make, steps, runner, {})
     for at, count in read.cut("tokens", len(costs), 1):
