@@ -13,6 +13,7 @@ from click.testing import CliRunner
 from stream_models import CONFIGS, GRU, RING, config, stored
 
 from vkcat import tilings
+from vkcat.chunks import SIZES
 from vkcat.cli import cli
 from vkcat.device.interface import Device
 from vkcat.errors import DeviceError, InputError, VkcatWarning
@@ -166,11 +167,13 @@ def test_command(tmp_path: Path, table: Path, monkeypatch: pytest.MonkeyPatch) -
     run = CliRunner().invoke
     first = run(cli, ["tune", str(tmp_path / "model")], catch_exceptions=False)
     assert first.exit_code == 0
-    assert "2 measured, 0 known before" in first.output
     (entries,) = json.loads(table.read_text()).values()
-    assert {key.split()[0] for key in entries} == {"gru_cell", "linear"}
+    assert f"{len(entries)} measured, 0 known before" in first.output
+    assert {key.split()[0] for key in entries} == {"gru_cell", "linear", "gru_recurrence", "gru_sequence"}
+    rows = {int(word[2:]) for key in entries for word in key.split() if word.startswith("R=")}
+    assert rows == set(SIZES), "sequences are read in pieces of these sizes"
     again = run(cli, ["tune", str(tmp_path / "model")], catch_exceptions=False)
-    assert "0 measured, 2 known before" in again.output
+    assert f"0 measured, {len(entries)} known before" in again.output
     assert run(cli, ["run", str(tmp_path / "model"), "--prompt", "a", "--tokens", "2"]).exit_code == 0
     monkeypatch.setenv(tilings.VARIABLE, "off")
     refused = run(cli, ["tune", str(tmp_path / "model")])

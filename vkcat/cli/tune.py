@@ -17,7 +17,7 @@ from vkcat.device.backends import open_device
 from vkcat.errors import InputError, mismatch
 from vkcat.model import build, fused_for
 from vkcat.stored import read_model
-from vkcat.tune import Found, tunable
+from vkcat.tune import Found, graphs_run, tunable
 from vkcat.tune import tune as tune_node
 
 
@@ -39,7 +39,7 @@ def tune(model: Path, device: str | None, batch: int, again: bool, fuse: bool) -
     stored = read_model(model)
     built = build(stored.config, batch)
     with closing(open_device("vulkan", device)) as opened:
-        graphs = tuple(built.graphs.values())
+        graphs = graphs_run(built)
         nodes = tunable(fused_for(opened.info, graphs) if fuse else graphs)
         key = tilings.device_key(opened.info)
         known = {} if again else tilings.read(path).get(key, {})

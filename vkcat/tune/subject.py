@@ -10,7 +10,8 @@ import numpy as np
 from vkcat.device.interface import Barrier, Command, Device, Memory, Recording, Slice
 from vkcat.executor import device_packing
 from vkcat.graph import Graph, Node
-from vkcat.kernel import PRECISIONS, Case
+from vkcat.kernel import PRECISIONS, Array, Case
+from vkcat.ops.gates import STEP
 from vkcat.parameters import parameters, shader_names
 from vkcat.plan import paneled
 from vkcat.profile.floors import timed
@@ -35,6 +36,13 @@ def case_of(node: Node) -> Case:
     return Case(dict(node.sizes), attributes=dict(node.attributes), precision=precision)
 
 
+def _busy(node: Node, arrays: dict[str, Array]) -> dict[str, Array]:
+    """The case's inputs with every stream at work in every step, and its ring full."""
+    sizes = node.sizes
+    whole = {"mode": STEP, "lengths": sizes.get("R", 0) // max(sizes.get("B", 1), 1), "t": sizes.get("W", 0)}
+    return arrays | {name: np.full_like(arrays[name], whole[name]) for name in arrays.keys() & whole.keys()}
+
+
 class Subject:
     """The node's tensors on a device, with its case's inputs. Closes what it made."""
 
@@ -42,7 +50,7 @@ class Subject:
         self._device, self._node, self._shader = device, node, load(shader_names(node.shader, device.info)[0])
         self._made = ExitStack()
         case = case_of(node)
-        arrays = node.kernel.inputs(np.random.default_rng(0), case)
+        arrays = _busy(node, node.kernel.inputs(np.random.default_rng(0), case))
         packing = device_packing(device)
         found = paneled([Graph("subject", nodes=[node])], packing.panel)
         self._panel = packing.panel if found else 1
