@@ -116,11 +116,10 @@ class Subject:
     def __init__(self, device: Device, model: Model, weights: Mapping[str, Array], schedule: str, graph: Graph) -> None:
         self.device, self.schedule, self.graph = device, schedule, graph
         self.series = _Series()
+        graphs = tuple(model.graphs.values())
         self._executor = executor = Executor(
-            device, tuple(model.graphs.values()), schedule, timestamps=device.timestamps
+            device, graphs, schedule, values=model.values(weights), timestamps=device.timestamps
         )
-        for tensor, values in model.values(weights).items():
-            executor.write(tensor, values)
         first = next(iter(model.graphs.values()))
         zeros = {
             tensor: np.zeros(tensor.shape, tensor.dtype)

@@ -39,7 +39,7 @@ def case_of(node: Node) -> Case:
 def _busy(node: Node, arrays: dict[str, Array]) -> dict[str, Array]:
     """The case's inputs with every stream at work in every step, and its ring full."""
     sizes = node.sizes
-    whole = {"mode": STEP, "lengths": sizes.get("R", 0) // max(sizes.get("B", 1), 1), "t": sizes.get("W", 0)}
+    whole = {"mode": STEP, "lengths": sizes.get("R", 0) // sizes.get("B", 1), "t": sizes.get("W", 0)}
     return arrays | {name: np.full_like(arrays[name], whole[name]) for name in arrays.keys() & whole.keys()}
 
 
