@@ -97,27 +97,53 @@ def test_unrolled_draws_what_replay_does(vulkan_device: Device, tmp_path: Path) 
     assert all((kept[0][name] == kept[1][name]).all() for name in kept[0])
 
 
-@pytest.mark.long
-def test_unrolled_submits_many_steps_at_once(vulkan_device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
-    session = _unrolled(vulkan_device)
-    session.generate(200)
-    launched: list[int] = []
-    flights: list[int] = []
+def _launches(session: vkcat.Session, monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
+    """Grows by each launch's number of steps, and how many launches are then under way."""
+    launched: list[tuple[int, int]] = []
     launch = session._steps.launch
 
     def watched(graph: str, count: int) -> None:
         launch(graph, count)
-        launched.append(count)
         # This one among them.
-        flights.append(len(session._flights._flying))
+        launched.append((count, len(session._flights._flying)))
 
     monkeypatch.setattr(session._steps, "launch", watched)
+    return launched
+
+
+@pytest.mark.long
+def test_unrolled_submits_many_steps_at_once(vulkan_device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    session = _unrolled(vulkan_device)
+    session.generate(200)
+    launched = _launches(session, monkeypatch)
     session.generate(200)
     session.close()
-    assert sum(launched) == 200
-    assert max(launched) >= 8
-    assert all(count & (count - 1) == 0 for count in launched)
-    assert max(flights) == 2
+    assert sum(count for count, _ in launched) == 200
+    assert max(count for count, _ in launched) >= 8
+    assert all(count & (count - 1) == 0 for count, _ in launched)
+    assert max(flying for _, flying in launched) == 2
+
+
+@pytest.mark.parametrize("schedule", ["eager", "batched", "replay"])
+def test_only_whoever_takes_all_tokens_has_the_device_ahead(
+    device: Device, schedule: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`generate` submits the next step while one runs, where that is possible; `tokens` never: it may be left."""
+    session = vkcat.Session(stored(ALL), batch=2, device=device, schedule=schedule)
+    session.prefill(draw_tokens(2, 5))
+    launched = _launches(session, monkeypatch)
+    whole = session.generate(5)
+    most = 2 if schedule == "replay" and device.separate_wait else 1
+    assert launched == [(1, 1), *[(1, most)] * 4]
+    session.reset()
+    session.prefill(draw_tokens(2, 5))
+    launched.clear()
+    tokens = session.tokens(5)
+    first = np.stack([next(tokens) for _ in range(3)], axis=1)
+    assert launched == [(1, 1)] * 3
+    assert (session._flights.drawn == 3).all()
+    assert (np.concatenate([first, session.generate(2)], axis=1) == whole).all()
+    session.close()
 
 
 def test_the_history_holds_two_submissions() -> None:

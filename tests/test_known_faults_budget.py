@@ -82,7 +82,7 @@ def _unrolled_runner(monkeypatch: pytest.MonkeyPatch, costs: list[float], limit_
     """The schedule by the clock, on a device whose steps take what `costs` says."""
     clock, left = _Clock(), iter(costs)
     monkeypatch.setattr(schedules, "perf_counter_ns", clock)
-    device: Any = SimpleNamespace(rewrites=True, recording=lambda **_: _Submitted(clock, left))
+    device: Any = SimpleNamespace(rewrites=True, separate_wait=True, recording=lambda **_: _Submitted(clock, left))
     commands: Any = {"g": ([STEP], [STEP])}
     return RUNNERS["unrolled"](device, commands, timestamps=False, submit_limit_ms=limit_ms), clock
 

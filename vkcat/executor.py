@@ -42,6 +42,8 @@ class Steps(Protocol):
 
     def chunk(self, graph: str) -> int: ...
 
+    def overlaps(self, graph: str) -> bool: ...
+
     def launch(self, graph: str, count: int) -> None: ...
 
     def finish(self) -> None: ...
@@ -287,6 +289,11 @@ class Executor:
     def chunk(self, graph: str) -> int:
         """How many steps of a graph to launch at a time; see vkcat/schedules.py."""
         return self._runners[graph].chunk(graph)
+
+    @_exclusive
+    def overlaps(self, graph: str) -> bool:
+        """Whether steps of a graph may be launched before those launched last have finished."""
+        return self._runners[graph].overlaps
 
     @_running
     def launch(self, graph: str, count: int) -> None:

@@ -6,7 +6,7 @@ from collections import deque
 from typing import Any
 
 import numpy as np
-from msgspec import Struct, field
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from vkcat.executor import Steps
@@ -14,6 +14,7 @@ from vkcat.graph import Tensor
 
 Array = NDArray[Any]
 GRAPH = "generate"
+NONE: Array = np.zeros((0, 0), np.uint32)
 
 
 class Flight(Struct, eq=False):
@@ -21,7 +22,7 @@ class Flight(Struct, eq=False):
 
     count: int
     position: Array
-    tokens: Array = field(default_factory=lambda: np.zeros((0, 0), np.uint32))
+    tokens: Array = NONE
 
 
 class Flights:
@@ -29,6 +30,7 @@ class Flights:
 
     def __init__(self, steps: Steps, history: Tensor, batch: int) -> None:
         self._steps, self._history = steps, history
+        self._streams = np.arange(batch)[:, None]
         self._flying: deque[Flight] = deque()
         self.drawn: Array = np.zeros(batch, np.int64)
 
@@ -53,7 +55,7 @@ class Flights:
             first = self._flying[0]
             self._steps.finish()
             at = (first.position[:, None] + np.arange(first.count)) % self._history.shape[1]
-            first.tokens = np.take_along_axis(self._steps.read(self._history), at, axis=1)
+            first.tokens = self._steps.read(self._history)[self._streams, at]
             self._flying.popleft()
         return landing
 

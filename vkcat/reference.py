@@ -87,6 +87,10 @@ class ReferenceExecutor:
         del graph
         return 1
 
+    def overlaps(self, graph: str) -> bool:
+        del graph
+        return False
+
     def launch(self, graph: str, count: int) -> None:
         for _ in range(count):
             self.step(graph)

@@ -2,7 +2,8 @@
 
 - `eager`: a submit and a wait for each dispatch, recorded each time.
 - `batched`: one submit for each step, recorded each time.
-- `replay`: recorded once for even and once for odd steps; a step allocates, records and binds nothing.
+- `replay`: recorded once for even and once for odd steps; a step allocates, records and binds nothing. Where the host
+  has no say between steps, the next one may be submitted before it has looked at the last.
 - `unrolled`: as `replay`, and where the host has no say between steps, many steps in one submission, two of which may
   be under way. So many that it keeps within a limit, by measurement, so that no watchdog ends it.
 """
@@ -43,6 +44,11 @@ class Runner(Protocol):
 
     times: HostTimes
 
+    @property
+    def overlaps(self) -> bool:
+        """Whether a launch may begin before the one before it has been finished: two at most."""
+        ...
+
     def __call__(self, graph: str, parity: int) -> None: ...
 
     def chunk(self, graph: str) -> int:
@@ -50,7 +56,7 @@ class Runner(Protocol):
         ...
 
     def launch(self, graph: str, parity: int, count: int) -> None:
-        """Begin so many steps. At most two launches may be unfinished."""
+        """Begin so many steps, of which `chunk` is the most. At most two launches may be unfinished."""
         ...
 
     def finish(self) -> None:
@@ -94,6 +100,8 @@ def _split(commands: Sequence[Command]) -> list[list[Command]]:
 
 class _StepByStep(ABC):
     """A launch is a step, run to its end."""
+
+    overlaps = False
 
     @abstractmethod
     def __call__(self, graph: str, parity: int) -> None: ...
@@ -155,11 +163,22 @@ class _Batched(_StepByStep):
         self._recording.close()
 
 
-class _Replay(_StepByStep):
+class _Launch(Struct):
+    recording: Recording
+    graph: str
+    count: int
+    begin: int
+
+
+class _Replay:
+    """A launch is a step: an even and an odd one may be under way, each in a recording of its own."""
+
     def __init__(self, device: Device, commands: Commands, *, timestamps: bool, submit_limit_ms: float) -> None:
         del submit_limit_ms  # a submission is one step at most
         self.times = HostTimes()
         self._device, self._timestamps = device, timestamps
+        self.overlaps = device.separate_wait
+        self._launched: deque[_Launch] = deque()
         self._recordings: dict[str, list[Recording]] = {}
         self._last: Recording | None = None
         with ExitStack() as made:
@@ -179,6 +198,32 @@ class _Replay(_StepByStep):
         self._last = self._recordings[graph][parity]
         _submit_and_wait(self._last, times)
 
+    def chunk(self, graph: str) -> int:
+        del graph
+        return 1
+
+    def launch(self, graph: str, parity: int, count: int) -> None:
+        assert count == 1, "more than the chunk"
+        self._begin(self._recordings[graph][parity], graph, count)
+
+    def _begin(self, recording: Recording, graph: str, count: int) -> None:
+        begin = perf_counter_ns()
+        # Known before it is under way and until it has been waited for, whatever interrupts either.
+        self._launched.append(_Launch(recording, graph, count, begin))
+        recording.submit()
+        self.times = HostTimes(submit=perf_counter_ns() - begin, submits=1)
+
+    def finish(self) -> None:
+        if self._launched:
+            begin = perf_counter_ns()
+            self._launched[0].recording.wait()
+            end = perf_counter_ns()
+            self.times.wait += end - begin
+            self._finished(self._launched.popleft(), end)
+
+    def _finished(self, launch: _Launch, end: int) -> None:
+        """What a launch that ended at `end` tells of the next."""
+
     def kernel_ns(self) -> list[float]:
         return self._last.kernel_ns() if self._last else []
 
@@ -187,13 +232,6 @@ class _Replay(_StepByStep):
 
 
 MOST_STEPS = 64
-
-
-class _Launch(Struct):
-    recording: Recording
-    graph: str
-    count: int
-    begin: int
 
 
 class _Unrolled(_Replay):
@@ -208,7 +246,6 @@ class _Unrolled(_Replay):
         self._chunks: dict[str, int] = {}
         # By graph, parity and count, two recordings: the same one cannot be under way twice.
         self._pairs: dict[tuple[str, int, int], list[Recording]] = {}
-        self._launched: deque[_Launch] = deque()
         self._last_end = 0
 
     def chunk(self, graph: str) -> int:
@@ -217,12 +254,7 @@ class _Unrolled(_Replay):
     def launch(self, graph: str, parity: int, count: int) -> None:
         pair = self._pairs.get((graph, parity, count)) or self._record_chunk(graph, parity, count)
         busy = [launch.recording for launch in self._launched]
-        recording = next(one for one in pair if one not in busy)
-        begin = perf_counter_ns()
-        # Known before it is under way and until it has been waited for, whatever interrupts either.
-        self._launched.append(_Launch(recording, graph, count, begin))
-        recording.submit()
-        self.times = HostTimes(submit=perf_counter_ns() - begin, submits=1)
+        self._begin(next(one for one in pair if one not in busy), graph, count)
 
     def _record_chunk(self, graph: str, parity: int, count: int) -> list[Recording]:
         commands: list[Command] = []
@@ -236,15 +268,7 @@ class _Unrolled(_Replay):
         self._pairs[graph, parity, count] = pair
         return pair
 
-    def finish(self) -> None:
-        if not self._launched:
-            return
-        launch = self._launched[0]
-        waited = perf_counter_ns()
-        launch.recording.wait()
-        end = perf_counter_ns()
-        self._launched.popleft()
-        self.times.wait += end - waited
+    def _finished(self, launch: _Launch, end: int) -> None:
         # What was launched behind another began when that one ended.
         per_step = (end - max(launch.begin, self._last_end)) / launch.count
         self._last_end = end

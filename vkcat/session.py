@@ -151,26 +151,35 @@ class Session:
 
     def generate(self, count: int, *, temperature: float = 0.0, top_k: int = 0, seed: int = 0) -> Array:
         """Draw and read `count` tokens: (B, count) uint32. See `tokens`."""
-        drawn = list(self.tokens(count, temperature=temperature, top_k=top_k, seed=seed))
+        drawn = list(self._tokens(count, temperature, top_k, seed, all_taken=True))
         return np.stack(drawn, axis=1) if drawn else np.zeros((self.batch, 0), np.uint32)
 
     def tokens(self, count: int, *, temperature: float = 0.0, top_k: int = 0, seed: int = 0) -> Iterator[Array]:
         """Draw `count` tokens a stream one by one, (B) uint32 each, and read each as it comes.
 
         With the schedule `unrolled` the device is ahead by up to two submissions of many tokens: what it has drawn has
-        been read by the streams, and a generator that is left leaves them there.
+        been read by the streams, and a generator that is left leaves them there. With the others a stream has read
+        what was given.
 
         Greedy with temperature 0, else among the `top_k` most likely (0: all). A stream's tokens follow from seed, its
         number in the batch and how many it drew before. Raises `InputError`.
         """
+        return self._tokens(count, temperature, top_k, seed)
+
+    def _tokens(
+        self, count: int, temperature: float, top_k: int, seed: int, *, all_taken: bool = False
+    ) -> Iterator[Array]:
+        """`all_taken` when whoever asks takes all of them: then the device may be ahead."""
         logits, flights = self.model.logits, self._flights
         if logits is None or flights is None:
             raise InputError(mismatch("generate", "a model that reads and gives tokens", self._kinds()))
         self._check_begun()
         sampling = self._sampling(temperature, top_k, seed)
-        return self._drawn(flights, logits, whole("count", count), sampling)
+        return self._drawn(flights, logits, whole("count", count), sampling, all_taken)
 
-    def _drawn(self, flights: Flights, logits: Tensor, count: int, sampling: Mapping[Tensor, Array]) -> Iterator[Array]:
+    def _drawn(
+        self, flights: Flights, logits: Tensor, count: int, sampling: Mapping[Tensor, Array], all_taken: bool
+    ) -> Iterator[Array]:
         """Tokens as they land; begun again when the session was used otherwise meanwhile."""
         left, seen = count, -1
         flight: Flight | None = None
@@ -181,7 +190,7 @@ class Session:
                 flight = self._launch(flights, left)
                 left, seen = left - flight.count, self._changes
             behind: Flight | None = None
-            if left and self._changes == seen and self._ahead():
+            if left and self._changes == seen and self._ahead(all_taken):
                 behind = self._launch(flights, left)
                 left, seen = left - behind.count, self._changes
             self._land(flights, flight)
@@ -197,13 +206,15 @@ class Session:
             self._steps.write(tensor, array)
         self._write_mode(np.full(self.batch, STEP, np.uint32))
 
-    def _ahead(self) -> bool:
+    def _ahead(self, all_taken: bool) -> bool:
         """Whether steps are launched before those before them have been looked at: never where each is told of."""
-        return self._telemetry is None and self._steps.chunk(GRAPH) > 1
+        if self._telemetry is not None:
+            return False
+        return self._steps.chunk(GRAPH) > 1 or (all_taken and self._steps.overlaps(GRAPH))
 
     def _launch(self, flights: Flights, left: int) -> Flight:
         self._changes += 1
-        return flights.launch(min(left, self._steps.chunk(GRAPH)) if self._ahead() else 1)
+        return flights.launch(1 if self._telemetry is not None else min(left, self._steps.chunk(GRAPH)))
 
     def _land(self, flights: Flights, flight: Flight) -> None:
         if flights.land(flight) and flights.last is None:
