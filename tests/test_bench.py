@@ -26,15 +26,19 @@ from benchmarks import naga, report
 from benchmarks.contender import CONTENDERS, Entry, Settings
 from benchmarks.disturbance import Disturbance
 from benchmarks.measure import CONFIDENCE, Effort, SceneTimes, estimate, measure
-from benchmarks.processes import ContenderError, Environments
+from benchmarks.processes import ContenderError, Environments, _environment
 from benchmarks.scene import TOLERANCE, Expected, Scene, make_scene
 
 
-def test_quick_runs_all_that_is_here(tmp_path: Path) -> None:
+@pytest.mark.parametrize("threads", [0, 1], ids="threads={}".format)
+def test_quick_runs_all_that_is_here(tmp_path: Path, threads: int) -> None:
     file = tmp_path / "results.json"
     only = ("vulkan replay", "vulkan unrolled", "kompute loop", "cuda")
     done = subprocess.run(
-        [sys.executable, str(ROOT / "tools" / "bench"), "--quick", "--json", str(file), "--only", *only],
+        [
+            *(sys.executable, str(ROOT / "tools" / "bench"), "--quick", "--json", str(file)),
+            *("--threads", str(threads), "--only", *only),
+        ],
         env=plain_environment(PYTHONPATH=str(ROOT)),
         capture_output=True,
         text=True,
@@ -51,7 +55,15 @@ def test_quick_runs_all_that_is_here(tmp_path: Path) -> None:
         assert len(contender["rounds_us"]) == scene["rounds"]
         assert all(0 < us < 1e6 for us in contender["rounds_us"])
     assert "bench: not measured: torch cuda: " in done.stderr
-    assert done.stdout == report.tables(results)
+    assert done.stdout == report.tables([results])
+    assert done.stdout.startswith("### Kernels in the thread of" if threads == 0 else "### 1 thread for each")
+    assert results["machine"]["threads"] == threads
+
+
+@pytest.mark.parametrize("threads", [0, 1, 3])
+def test_lavapipe_and_libraries_are_told_of_their_threads(threads: int) -> None:
+    told = _environment(Settings(None, threads))
+    assert (told["LP_NUM_THREADS"], told["OMP_NUM_THREADS"]) == (str(threads), str(max(threads, 1)))
 
 
 @pytest.mark.parametrize(

@@ -15,10 +15,17 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True)
 class Settings:
-    """`device` is as for `vkcat.open_device`; `threads` is how many a processor's kernels may use."""
+    """`device` is as for `vkcat.open_device`; `threads` is how many a processor's kernels may use.
+
+    With 0 lavapipe computes in the thread of its queue: no dispatch wakes another. Libraries then take one.
+    """
 
     device: str | None
     threads: int
+
+    @property
+    def library_threads(self) -> int:
+        return max(self.threads, 1)
 
 
 class Contender(Protocol):

@@ -22,8 +22,8 @@ from vkcat.profile.spread import Spread, spread
 
 CONFIDENCE = 0.95
 
-WARMUP = 2
-"""Rounds that do not count: recordings are made there."""
+WARMUP = 4
+"""Rounds that do not count: recordings are made there, of more and more steps."""
 
 QUIET, TRIES = 0.05, 3
 """Rounds go on until there are enough in which others took no more than this share of the processor, or until there are

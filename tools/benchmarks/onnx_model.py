@@ -171,7 +171,7 @@ class OnnxContender:
         start = {name: array.astype(np.int64) if array.dtype == np.uint32 else array for name, array in start.items()}
         model, successors, token = build(stored.config.stack, stored.weights, start)
         options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads, options.inter_op_num_threads = settings.threads, 1
+        options.intra_op_num_threads, options.inter_op_num_threads = settings.library_threads, 1
         self._session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
         value = onnxruntime.OrtValue.ortvalue_from_numpy
         slots = [{name: value(np.array(start[name])) for name in successors} for _ in range(2)]

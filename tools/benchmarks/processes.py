@@ -154,9 +154,8 @@ def close_all(workers: Sequence[Worker]) -> None:
 def _environment(settings: Settings) -> dict[str, str]:
     """Every library gets the same number of threads: lavapipe and OpenMP are told so here, the others by their API."""
     paths = [str(ROOT), str(TOOLS), *filter(None, [os.environ.get("PYTHONPATH")])]
-    threads = str(settings.threads)
     return os.environ | {
         "PYTHONPATH": os.pathsep.join(paths),
-        "LP_NUM_THREADS": threads,
-        "OMP_NUM_THREADS": threads,
+        "LP_NUM_THREADS": str(settings.threads),
+        "OMP_NUM_THREADS": str(settings.library_threads),
     }

@@ -32,7 +32,8 @@ def as_json(scenes: Sequence[SceneTimes], threads: int) -> dict[str, Any]:
         "date": datetime.date.today().isoformat(),
         "machine": {
             "processor": _processor(),
-            "cores": threads,
+            "cores": cores(),
+            "threads": threads,
             "system": f"{platform.system()} {platform.machine()}",
             "python": platform.python_version(),
             "layers": requested_layers(),
@@ -56,21 +57,36 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def tables(results: Mapping[str, Any]) -> str:
-    """Markdown of what `as_json` returned."""
-    machine = results["machine"]
+def tables(runs: Sequence[Mapping[str, Any]]) -> str:
+    """Markdown of what `as_json` returned, of one run or several."""
+    lines = []
+    for run in runs:
+        lines += _run(run)
+    lines += _contenders([scene for run in runs for scene in run["scenes"]])
+    return "\n".join(lines) + "\n"
+
+
+def _run(run: Mapping[str, Any]) -> list[str]:
+    machine, scenes = run["machine"], run["scenes"]
     layers = ", ".join(machine["layers"]) or "none"
     lines = [
-        f"{results['date']}, {machine['processor']}, {machine['cores']} cores and as many threads for each contender,"
-        f" {machine['system']}; {_versions(results['scenes'])}; layers: {layers}.",
+        f"### {_threads(machine['threads'])}",
+        "",
+        f"{run['date']}, {machine['processor']}, {machine['cores']} cores, {machine['system']}; {_versions(scenes)};"
+        f" layers: {layers}.",
         "",
     ]
-    if any((scene["disturbance"] or 0) > QUIET for scene in results["scenes"]):
+    if any((scene["disturbance"] or 0) > QUIET for scene in scenes):
         lines += [BUSY, ""]
-    for scene in results["scenes"]:
+    for scene in scenes:
         lines += _scene(scene)
-    lines += _contenders(results["scenes"])
-    return "\n".join(lines) + "\n"
+    return lines
+
+
+def _threads(threads: int) -> str:
+    if threads:
+        return f"{threads} {'thread' if threads == 1 else 'threads'} for each contender's kernels"
+    return "Kernels in the thread of lavapipe's queue, and one thread for each library"
 
 
 def _versions(scenes: Sequence[Mapping[str, Any]]) -> str:
@@ -85,7 +101,7 @@ def _versions(scenes: Sequence[Mapping[str, Any]]) -> str:
 def _scene(scene: Mapping[str, Any]) -> list[str]:
     streams = "one stream" if scene["batch"] == 1 else f"{scene['batch']} streams"
     lines = [
-        f"### {scene['model']}, {streams}",
+        f"#### {scene['model']}, {streams}",
         "",
         f"Microseconds a step: medians of {scene['rounds']} rounds of {scene['block']} steps{_disturbed(scene)}."
         f" {_device(scene)}",

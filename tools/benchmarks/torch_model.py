@@ -147,7 +147,7 @@ class TorchContender:
     def __init__(self, scene: Scene, settings: Settings, device: str) -> None:
         if device == "cuda" and not torch.cuda.is_available():
             raise DeviceError(mismatch("torch", "a CUDA device", "none"))
-        torch.set_num_threads(settings.threads)
+        torch.set_num_threads(settings.library_threads)
         torch.set_grad_enabled(False)
         self._device = torch.device(device)
         stored = scene.stored
