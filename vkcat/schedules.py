@@ -38,6 +38,12 @@ class HostTimes(Struct):
     wait: int = 0
     submits: int = 0
 
+    def add(self, other: HostTimes) -> None:
+        self.record += other.record
+        self.submit += other.submit
+        self.wait += other.wait
+        self.submits += other.submits
+
 
 class Runner(Protocol):
     """Runs a step of a graph, even or odd, to its end."""

@@ -1,8 +1,9 @@
 """Time a model's step under each schedule and backend, one after the other in every round.
 
-A step is what a session does for one: the host writes the step's inputs, submits, waits, and reads the outputs; with
-`unrolled`, a part of what it does for many. What is
-compared takes turns in blocks of a few steps, floors included, so that a disturbance of the machine meets all alike.
+A step is what a session does for one: the host writes the step's inputs, submits, waits, and reads the outputs. Of a
+model that reads its own tokens it is a part of what a session does for many: steps of `replay` that overlap, or as many
+as `unrolled` submits at once. What is compared takes turns in blocks of a few steps, floors included, so that a
+disturbance of the machine meets all alike.
 
 Timestamps cost time themselves (on software drivers as much as a small kernel), so a step is timed without them, and
 the kernels in the step after it, with them.
@@ -23,6 +24,7 @@ from numpy.typing import NDArray
 from vkcat.device.interface import Command, Device
 from vkcat.device.timestamps import check_within
 from vkcat.executor import Executor
+from vkcat.flights import GRAPH
 from vkcat.graph import Graph, Role
 from vkcat.model import Model
 from vkcat.ops.gates import RESTART, STEP
@@ -32,10 +34,14 @@ from vkcat.profile.roofline import Roofline, roofline
 from vkcat.profile.samples import BLOCK, WHOLE_STEP, Series, series
 from vkcat.profile.slope import ON_DEVICE, Outside, SlopeProbe
 from vkcat.profile.spread import Spread, spread
+from vkcat.schedules import HostTimes
 
 Array = NDArray[Any]
 
 MOST_FILLING = 256
+
+OVERLAPPED = 8
+"""Launches of a step that are timed as one where the next begins before the last has finished."""
 
 
 class _Closable(Protocol):
@@ -137,6 +143,7 @@ class Subject:
             executor.write(tensor, zeros[tensor])
         self._feeds = [(tensor, mode if tensor is model.mode else zeros[tensor]) for tensor in model.feeds[graph.name]]
         self._results = model.results.get(graph.name, ())
+        self._overlaps = graph.name == GRAPH and executor.overlaps(GRAPH)
         self._fill_rings()
 
     def _fill_rings(self) -> None:
@@ -166,16 +173,15 @@ class Subject:
                 self._read_outputs()
 
     def sample(self) -> None:
-        """Time a step, or as many as go into one submission, and the kernels of one more after it."""
+        """Time a step, or as many as go into one submission or overlap, and the kernels of one more after it."""
         executor, series, graph = self._executor, self.series, self.graph.name
-        count = executor.chunk(graph)
+        chunk = executor.chunk(graph)
+        launches = OVERLAPPED if self._overlaps and chunk == 1 else 1
+        count = launches * chunk
         begin = perf_counter_ns()
         self._write_inputs()
-        executor.launch(graph, count)
-        executor.finish()
-        self._read_outputs()
+        times = self._run(launches, chunk)
         series.step.append((perf_counter_ns() - begin) / count)
-        times = executor.host_times
         series.record.append(times.record / count)
         series.submit.append(times.submit / count)
         series.wait.append(times.wait / count)
@@ -186,6 +192,19 @@ class Subject:
             kernels = executor.timed_step(graph)
             check_within(kernels, perf_counter_ns() - begin)
             series.kernels.append(kernels)
+
+    def _run(self, launches: int, chunk: int) -> HostTimes:
+        """Launch so many times `chunk` steps, each before the one before has finished, and read what each gives."""
+        executor, graph, total = self._executor, self.graph.name, HostTimes()
+        executor.launch(graph, chunk)
+        for left in reversed(range(launches)):
+            last = executor.host_times
+            if left:
+                executor.launch(graph, chunk)
+            executor.finish()
+            self._read_outputs()
+            total.add(last)
+        return total
 
     @property
     def commands(self) -> Sequence[Command]:
