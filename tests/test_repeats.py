@@ -72,8 +72,9 @@ def _digests(device: Device, model: StoredModel, repeats: int) -> set[str]:
 
 
 def test_a_run_of_200_steps_again_and_again(device: Device) -> None:
-    """By kompute fewer times: a step takes it several times as long."""
-    repeats = (100 if device.rewrites else 8) if IN_CI else 2
+    """Fewer times by kompute on SwiftShader: kp compiles each run's pipelines anew, which takes longer than the run."""
+    slow = device.backend == "kompute" and "SwiftShader" in device.info.name
+    repeats = (8 if slow else 100) if IN_CI else 2
     assert len(_digests(device, SMALL, repeats)) == 1
 
 
