@@ -72,7 +72,7 @@ def _digests(device: Device, model: StoredModel, repeats: int) -> set[str]:
 
 
 def test_a_run_of_200_steps_again_and_again(device: Device) -> None:
-    """Fewer times by kompute on SwiftShader: kp compiles each run's pipelines anew, which takes longer than the run."""
+    """Fewer times by kompute on SwiftShader, where making each run's pipelines takes longer than the run."""
     slow = device.backend == "kompute" and "SwiftShader" in device.info.name
     repeats = (8 if slow else 100) if IN_CI else 2
     assert len(_digests(device, SMALL, repeats)) == 1
