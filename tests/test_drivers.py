@@ -20,6 +20,7 @@ ALONE = {
 UNWATCHED = {
     "test_bench.py": "it is timed",
     "test_faults_kompute.py": "what kp does after a call that failed is known not to be valid",
+    "test_page.py": "a browser uses Vulkan in its own way",
     "test_race.py": "each process has the validation layer, with messages of its own",
     "test_repeats.py": "the validation layer keeps memory of its own",
     "test_startup.py": "it is timed",

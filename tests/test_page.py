@@ -14,6 +14,7 @@ from xml.etree.ElementTree import Element
 
 import pytest
 from click.testing import CliRunner
+from conftest import plain_environment
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -259,7 +260,12 @@ def test_a_browser_shows_it(tmp_path: Path) -> None:
     path.write_text(page(DOCUMENT | ROOFLINE | {"sweep": SWEEP}).replace("</body>", check), encoding="utf-8")
     options = ["--headless", "--no-sandbox", "--disable-gpu", "--window-size=1000,800", f"--user-data-dir={tmp_path}/u"]
     done = subprocess.run(
-        [browser, *options, "--dump-dom", path.as_uri()], capture_output=True, text=True, check=False, timeout=120
+        [browser, *options, "--dump-dom", path.as_uri()],
+        env=plain_environment(),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
     )
     assert done.returncode == 0, done.stderr
     assert json.loads(_read(done.stdout).texts["title"][0]) == [7, 7, 3]
