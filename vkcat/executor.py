@@ -184,7 +184,7 @@ class Executor:
 
     @property
     def host_times(self) -> HostTimes:
-        """What the host spent on the last `step`, or on the last `launch` and `finish`."""
+        """What the host spent on the last `step`, or on each `launch` and `finish` since none was under way."""
         return self._last.times if self._last is not None else HostTimes()
 
     @property

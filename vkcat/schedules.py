@@ -31,18 +31,12 @@ Commands = Mapping[str, tuple[list[Command], list[Command]]]
 
 
 class HostTimes(Struct):
-    """Nanoseconds the host spent on the last step or launch, and how often it submitted."""
+    """Nanoseconds the host spent on the last step, or on launches since none was under way; how often it submitted."""
 
     record: int = 0
     submit: int = 0
     wait: int = 0
     submits: int = 0
-
-    def add(self, other: HostTimes) -> None:
-        self.record += other.record
-        self.submit += other.submit
-        self.wait += other.wait
-        self.submits += other.submits
 
 
 class Runner(Protocol):
@@ -105,7 +99,7 @@ def _split(commands: Sequence[Command]) -> list[list[Command]]:
 
 
 class _StepByStep(ABC):
-    """A launch is a step, run to its end."""
+    """A launch is a step, which is run to its end where a schedule does not say otherwise."""
 
     overlaps = False
 
@@ -176,7 +170,7 @@ class _Launch(Struct):
     begin: int
 
 
-class _Replay:
+class _Replay(_StepByStep):
     """A launch is a step: an even and an odd one may be under way, each in a recording of its own."""
 
     def __init__(self, device: Device, commands: Commands, *, timestamps: bool, submit_limit_ms: float) -> None:
@@ -204,20 +198,19 @@ class _Replay:
         self._last = self._recordings[graph][parity]
         _submit_and_wait(self._last, times)
 
-    def chunk(self, graph: str) -> int:
-        del graph
-        return 1
-
     def launch(self, graph: str, parity: int, count: int) -> None:
         assert count == 1, "more than the chunk"
         self._begin(self._recordings[graph][parity], graph, count)
 
     def _begin(self, recording: Recording, graph: str, count: int) -> None:
+        if not self._launched:
+            self.times = HostTimes()
         begin = perf_counter_ns()
         # Known before it is under way and until it has been waited for, whatever interrupts either.
         self._launched.append(_Launch(recording, graph, count, begin))
         recording.submit()
-        self.times = HostTimes(submit=perf_counter_ns() - begin, submits=1)
+        self.times.submit += perf_counter_ns() - begin
+        self.times.submits += 1
 
     def finish(self) -> None:
         if self._launched:

@@ -34,7 +34,6 @@ from vkcat.profile.roofline import Roofline, roofline
 from vkcat.profile.samples import BLOCK, WHOLE_STEP, Series, series
 from vkcat.profile.slope import ON_DEVICE, Outside, SlopeProbe
 from vkcat.profile.spread import Spread, spread
-from vkcat.schedules import HostTimes
 
 Array = NDArray[Any]
 
@@ -180,8 +179,9 @@ class Subject:
         count = launches * chunk
         begin = perf_counter_ns()
         self._write_inputs()
-        times = self._run(launches, chunk)
+        self._run(launches, chunk)
         series.step.append((perf_counter_ns() - begin) / count)
+        times = executor.host_times
         series.record.append(times.record / count)
         series.submit.append(times.submit / count)
         series.wait.append(times.wait / count)
@@ -193,18 +193,15 @@ class Subject:
             check_within(kernels, perf_counter_ns() - begin)
             series.kernels.append(kernels)
 
-    def _run(self, launches: int, chunk: int) -> HostTimes:
+    def _run(self, launches: int, chunk: int) -> None:
         """Launch so many times `chunk` steps, each before the one before has finished, and read what each gives."""
-        executor, graph, total = self._executor, self.graph.name, HostTimes()
+        executor, graph = self._executor, self.graph.name
         executor.launch(graph, chunk)
         for left in reversed(range(launches)):
-            last = executor.host_times
             if left:
                 executor.launch(graph, chunk)
             executor.finish()
             self._read_outputs()
-            total.add(last)
-        return total
 
     @property
     def commands(self) -> Sequence[Command]:
