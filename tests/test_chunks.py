@@ -62,7 +62,8 @@ def test_however_it_is_cut_the_bits_are_the_same(
     tokens, outputs = _tokens(3, 70), set()
     for sizes in [(1,), (2,), (1, 2, 16), (1, 2, 16, 64)]:
         monkeypatch.setattr(chunks, "SIZES", sizes)
-        outputs.add(_outputs(vulkan_device, name, tokens, 3).tobytes())
+        # However slow the machine is just now: a piece is only as long as a submission may take.
+        outputs.add(_outputs(vulkan_device, name, tokens, 3, submit_limit_ms=1e6).tobytes())
     assert len(outputs) == 1
 
 
