@@ -22,7 +22,7 @@ layout(binding = 7) readonly buffer BHh { float b_hh[]; };
 layout(binding = 8) readonly buffer Mode { uint mode[]; };
 layout(binding = 9) writeonly buffer Next { float h_next[]; };
 
-vec4 sum = vec4(0.0);
+float sum = 0.0;
 
 void main() {
     uint j = gl_GlobalInvocationID.x;
@@ -33,22 +33,22 @@ void main() {
     uint row = pitch4(I);
     uint whole = I >> 2;
     uint tail = I & 3u;
-    for (uint k = 0u; k < whole; ++k) sum = accumulated(sum, unpacked(w_ih[n_row * row + k]) * x[b * row + k]);
+    for (uint k = 0u; k < whole; ++k) sum = accumulated(sum, dot(unpacked(w_ih[n_row * row + k]), x[b * row + k]));
     if (tail > 0u) {
         vec4 weight = head(unpacked(w_ih[n_row * row + whole]), tail);
-        sum = accumulated(sum, weight * head(x[b * row + whole], tail));
+        sum = accumulated(sum, dot(weight, head(x[b * row + whole], tail)));
     }
 
     row = pitch4(H);
     whole = H >> 2;
     tail = H & 3u;
-    for (uint k = 0u; k < whole; ++k) sum = accumulated(sum, unpacked(w_hh[n_row * row + k]) * rh[b * row + k]);
+    for (uint k = 0u; k < whole; ++k) sum = accumulated(sum, dot(unpacked(w_hh[n_row * row + k]), rh[b * row + k]));
     if (tail > 0u) {
         vec4 weight = head(unpacked(w_hh[n_row * row + whole]), tail);
-        sum = accumulated(sum, weight * head(rh[b * row + whole], tail));
+        sum = accumulated(sum, dot(weight, head(rh[b * row + whole], tail)));
     }
 
-    float n = tanh_exp(sum4(sum) + b_ih[n_row] + b_hh[n_row]);
+    float n = tanh_exp(sum + b_ih[n_row] + b_hh[n_row]);
     float before = mode[b] == RESTART ? 0.0 : h[b * row + (j >> 2)][j & 3u];
     float update = z[b * pitch(H) + j];
     float after = (1.0 - update) * n + update * before;

@@ -26,8 +26,9 @@ void main() {
     add_input_products(has_units() ? I : 0u);
     add_state_products(has_units() ? H : 0u);
     [[unroll]] for (uint r = 0u; r < ROWS; ++r) {
+        vec4 bias = biases(r);
         [[unroll]] for (uint t = 0u; t < TILE; ++t) {
-            float next = next_state(r, t);
+            float next = next_state(r, t, bias);
             if (writes(r, H, t, B)) h_next[stream(t, B) * pitch(H) + first_output() + r] = next;
         }
     }

@@ -21,8 +21,8 @@ layout(binding = 6) readonly buffer Mode { uint mode[]; };
 layout(binding = 7) writeonly buffer Z { float z[]; };
 layout(binding = 8) writeonly buffer Rh { float rh[]; };
 
-vec4 sum_r = vec4(0.0);
-vec4 sum_z = vec4(0.0);
+float sum_r = 0.0;
+float sum_z = 0.0;
 
 void main() {
     uint j = gl_GlobalInvocationID.x;
@@ -34,13 +34,13 @@ void main() {
     uint tail = I & 3u;
     for (uint k = 0u; k < whole; ++k) {
         vec4 v = x[b * row + k];
-        sum_r = accumulated(sum_r, unpacked(w_ih[j * row + k]) * v);
-        sum_z = accumulated(sum_z, unpacked(w_ih[(H + j) * row + k]) * v);
+        sum_r = accumulated(sum_r, dot(unpacked(w_ih[j * row + k]), v));
+        sum_z = accumulated(sum_z, dot(unpacked(w_ih[(H + j) * row + k]), v));
     }
     if (tail > 0u) {
         vec4 v = head(x[b * row + whole], tail);
-        sum_r = accumulated(sum_r, head(unpacked(w_ih[j * row + whole]), tail) * v);
-        sum_z = accumulated(sum_z, head(unpacked(w_ih[(H + j) * row + whole]), tail) * v);
+        sum_r = accumulated(sum_r, dot(head(unpacked(w_ih[j * row + whole]), tail), v));
+        sum_z = accumulated(sum_z, dot(head(unpacked(w_ih[(H + j) * row + whole]), tail), v));
     }
 
     bool fresh = mode[b] == RESTART;
@@ -50,18 +50,18 @@ void main() {
     if (!fresh) {
         for (uint k = 0u; k < whole; ++k) {
             vec4 v = h[b * row + k];
-            sum_r = accumulated(sum_r, unpacked(w_hh[j * row + k]) * v);
-            sum_z = accumulated(sum_z, unpacked(w_hh[(H + j) * row + k]) * v);
+            sum_r = accumulated(sum_r, dot(unpacked(w_hh[j * row + k]), v));
+            sum_z = accumulated(sum_z, dot(unpacked(w_hh[(H + j) * row + k]), v));
         }
         if (tail > 0u) {
             vec4 v = head(h[b * row + whole], tail);
-            sum_r = accumulated(sum_r, head(unpacked(w_hh[j * row + whole]), tail) * v);
-            sum_z = accumulated(sum_z, head(unpacked(w_hh[(H + j) * row + whole]), tail) * v);
+            sum_r = accumulated(sum_r, dot(head(unpacked(w_hh[j * row + whole]), tail), v));
+            sum_z = accumulated(sum_z, dot(head(unpacked(w_hh[(H + j) * row + whole]), tail), v));
         }
     }
 
-    float r = sigmoid(sum4(sum_r) + b_ih[j] + b_hh[j]);
+    float r = sigmoid(sum_r + b_ih[j] + b_hh[j]);
     float before = fresh ? 0.0 : h[b * row + (j >> 2)][j & 3u];
-    z[b * pitch(H) + j] = sigmoid(sum4(sum_z) + b_ih[H + j] + b_hh[H + j]);
+    z[b * pitch(H) + j] = sigmoid(sum_z + b_ih[H + j] + b_hh[H + j]);
     rh[b * pitch(H) + j] = r * before;
 }

@@ -13,7 +13,7 @@ layout(binding = 1) readonly buffer W { WEIGHT4 w[]; };
 layout(binding = 2) readonly buffer Bias { float bias[]; };
 layout(binding = 3) writeonly buffer Y { float y[]; };
 
-vec4 sums[ROWS * TILE];
+float sums[ROWS * TILE];
 
 #define PRODUCT add_products
 #define MATRIX w
@@ -24,12 +24,12 @@ vec4 sums[ROWS * TILE];
 #include "product.glsl"
 
 void main() {
-    [[unroll]] for (uint i = 0u; i < ROWS * TILE; ++i) sums[i] = vec4(0.0);
+    [[unroll]] for (uint i = 0u; i < ROWS * TILE; ++i) sums[i] = 0.0;
     add_products(first_output() < N ? K : 0u);
     [[unroll]] for (uint r = 0u; r < ROWS; ++r) {
         uint n = first_output() + r;
         [[unroll]] for (uint t = 0u; t < TILE; ++t) {
-            float sum = across(sum4(sums[r * TILE + t]));
+            float sum = across(sums[r * TILE + t]);
             if (writes(r, N, t, B)) y[stream(t, B) * pitch(N) + n] = sum + bias[n];
         }
     }

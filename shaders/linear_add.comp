@@ -15,7 +15,7 @@ layout(binding = 3) readonly buffer Base { float base[]; };
 layout(binding = 4) writeonly buffer Y { float y[]; };
 layout(binding = 5) writeonly buffer Total { float total[]; };
 
-vec4 sums[ROWS * TILE];
+float sums[ROWS * TILE];
 
 #define PRODUCT add_products
 #define MATRIX w
@@ -26,16 +26,17 @@ vec4 sums[ROWS * TILE];
 #include "product.glsl"
 
 void main() {
-    [[unroll]] for (uint i = 0u; i < ROWS * TILE; ++i) sums[i] = vec4(0.0);
+    [[unroll]] for (uint i = 0u; i < ROWS * TILE; ++i) sums[i] = 0.0;
     add_products(first_output() < N ? K : 0u);
     [[unroll]] for (uint r = 0u; r < ROWS; ++r) {
+        uint n = min(first_output() + r, N - 1u);
+        float constant = bias[n];
         [[unroll]] for (uint t = 0u; t < TILE; ++t) {
-            float sum = across(sum4(sums[r * TILE + t]));
+            float sum = across(sums[r * TILE + t]) + constant;
             if (writes(r, N, t, B)) {
-                uint n = first_output() + r;
                 uint at = stream(t, B) * pitch(N) + n;
-                y[at] = sum + bias[n];
-                total[at] = base[at] + (sum + bias[n]);
+                y[at] = sum;
+                total[at] = base[at] + sum;
             }
         }
     }

@@ -13,7 +13,7 @@ layout(binding = 0) readonly buffer X { vec4 x[]; };
 layout(binding = 1) readonly buffer WIn { WEIGHT4 w_in[]; };
 layout(binding = 2) writeonly buffer Hidden { float hidden[]; };
 
-vec4 sums[2u * ROWS * TILE];
+float sums[2u * ROWS * TILE];
 
 // Gate rows, then up rows.
 #define PRODUCT add_products
@@ -25,12 +25,12 @@ vec4 sums[2u * ROWS * TILE];
 #include "product.glsl"
 
 void main() {
-    [[unroll]] for (uint i = 0u; i < 2u * ROWS * TILE; ++i) sums[i] = vec4(0.0);
+    [[unroll]] for (uint i = 0u; i < 2u * ROWS * TILE; ++i) sums[i] = 0.0;
     add_products(first_output() < M ? D : 0u);
     [[unroll]] for (uint r = 0u; r < ROWS; ++r) {
         [[unroll]] for (uint t = 0u; t < TILE; ++t) {
-            float gate = across(sum4(sums[r * TILE + t]));
-            float up = across(sum4(sums[(ROWS + r) * TILE + t]));
+            float gate = across(sums[r * TILE + t]);
+            float up = across(sums[(ROWS + r) * TILE + t]);
             uint m = first_output() + r;
             if (writes(r, M, t, B)) hidden[stream(t, B) * pitch(M) + m] = gated(gate, up, situ != 0.0);
         }

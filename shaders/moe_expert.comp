@@ -33,31 +33,31 @@ void main() {
     for (uint m = lane; m < M; m += gl_WorkGroupSize.x) {
         uint gate_row = (expert * 2u * M + m) * row;
         uint up_row = gate_row + M * row;
-        vec4 gate = vec4(0.0);
-        vec4 up = vec4(0.0);
+        float gate = 0.0;
+        float up = 0.0;
         for (uint i = 0u; i < whole; ++i) {
             vec4 v = x[b * row + i];
-            gate = accumulated(gate, unpacked(w_in[gate_row + i]) * v);
-            up = accumulated(up, unpacked(w_in[up_row + i]) * v);
+            gate = accumulated(gate, dot(unpacked(w_in[gate_row + i]), v));
+            up = accumulated(up, dot(unpacked(w_in[up_row + i]), v));
         }
         if (tail > 0u) {
             vec4 v = head(x[b * row + whole], tail);
-            gate = accumulated(gate, head(unpacked(w_in[gate_row + whole]), tail) * v);
-            up = accumulated(up, head(unpacked(w_in[up_row + whole]), tail) * v);
+            gate = accumulated(gate, dot(head(unpacked(w_in[gate_row + whole]), tail), v));
+            up = accumulated(up, dot(head(unpacked(w_in[up_row + whole]), tail), v));
         }
-        hidden[m >> 2][m & 3u] = gated(sum4(gate), sum4(up), situ != 0.0);
+        hidden[m >> 2][m & 3u] = gated(gate, up, situ != 0.0);
     }
     barrier();
     whole = M >> 2;
     tail = M & 3u;
     for (uint d = lane; d < D; d += gl_WorkGroupSize.x) {
         uint out_row = (expert * D + d) * pitch4(M);
-        vec4 sum = vec4(0.0);
-        for (uint m = 0u; m < whole; ++m) sum = accumulated(sum, unpacked(w_out[out_row + m]) * hidden[m]);
+        float sum = 0.0;
+        for (uint m = 0u; m < whole; ++m) sum = accumulated(sum, dot(unpacked(w_out[out_row + m]), hidden[m]));
         if (tail > 0u) {
             vec4 weight = head(unpacked(w_out[out_row + whole]), tail);
-            sum = accumulated(sum, weight * head(hidden[whole], tail));
+            sum = accumulated(sum, dot(weight, head(hidden[whole], tail)));
         }
-        y[(b * S + s) * pitch(D) + d] = sum4(sum);
+        y[(b * S + s) * pitch(D) + d] = sum;
     }
 }

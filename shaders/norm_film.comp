@@ -16,7 +16,7 @@ layout(binding = 3) readonly buffer W { WEIGHT4 w[]; };
 layout(binding = 4) readonly buffer Bias { float bias[]; };
 layout(binding = 5) writeonly buffer Y { float y[]; };
 
-vec4 sums[2u * ROWS * TILE];
+float sums[2u * ROWS * TILE];
 
 // Rows of gamma, then of beta.
 #define PRODUCT add_products
@@ -43,16 +43,17 @@ void find_scales(out float scales[TILE]) {
 void main() {
     float scales[TILE];
     find_scales(scales);
-    [[unroll]] for (uint i = 0u; i < 2u * ROWS * TILE; ++i) sums[i] = vec4(0.0);
+    [[unroll]] for (uint i = 0u; i < 2u * ROWS * TILE; ++i) sums[i] = 0.0;
     add_products(first_output() < D ? K : 0u);
-    [[unroll]] for (uint t = 0u; t < TILE; ++t) {
-        [[unroll]] for (uint r = 0u; r < ROWS; ++r) {
-            float gamma = across(sum4(sums[r * TILE + t]));
-            float beta = across(sum4(sums[(ROWS + r) * TILE + t]));
+    [[unroll]] for (uint r = 0u; r < ROWS; ++r) {
+        uint d = min(first_output() + r, D - 1u);
+        vec3 constants = vec3(gain[d], bias[d], bias[D + d]);
+        [[unroll]] for (uint t = 0u; t < TILE; ++t) {
+            float gamma = across(sums[r * TILE + t]) + constants.y;
+            float beta = across(sums[(ROWS + r) * TILE + t]) + constants.z;
             if (writes(r, D, t, B)) {
-                uint d = first_output() + r;
-                float normed = x[stream(t, B) * pitch(D) + d] * scales[t] * gain[d];
-                y[stream(t, B) * pitch(D) + d] = normed * (1.0 + (gamma + bias[d])) + (beta + bias[D + d]);
+                float normed = x[stream(t, B) * pitch(D) + d] * scales[t] * constants.x;
+                y[stream(t, B) * pitch(D) + d] = normed * (1.0 + gamma) + beta;
             }
         }
     }

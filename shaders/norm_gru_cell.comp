@@ -30,8 +30,9 @@ void main() {
     [[unroll]] for (uint t = 0u; t < TILE; ++t) scale_sums(t, norm_scale(t, I, eps));
     add_state_products(has_units() ? H : 0u);
     [[unroll]] for (uint r = 0u; r < ROWS; ++r) {
+        vec4 bias = biases(r);
         [[unroll]] for (uint t = 0u; t < TILE; ++t) {
-            float next = next_state(r, t);
+            float next = next_state(r, t, bias);
             if (writes(r, H, t, B)) h_next[stream(t, B) * pitch(H) + first_output() + r] = next;
         }
     }

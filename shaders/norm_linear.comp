@@ -15,7 +15,7 @@ layout(binding = 2) readonly buffer W { WEIGHT4 w[]; };
 layout(binding = 3) readonly buffer Bias { float bias[]; };
 layout(binding = 4) writeonly buffer Y { float y[]; };
 
-vec4 sums[ROWS * TILE];
+float sums[ROWS * TILE];
 
 #define PRODUCT add_products
 #define MATRIX w
@@ -27,14 +27,16 @@ vec4 sums[ROWS * TILE];
 
 void main() {
     clear_squares();
-    [[unroll]] for (uint i = 0u; i < ROWS * TILE; ++i) sums[i] = vec4(0.0);
+    [[unroll]] for (uint i = 0u; i < ROWS * TILE; ++i) sums[i] = 0.0;
     add_products(first_output() < N ? K : 0u);
-    [[unroll]] for (uint t = 0u; t < TILE; ++t) {
-        float scale = norm_scale(t, K, eps);
-        [[unroll]] for (uint r = 0u; r < ROWS; ++r) {
-            float sum = across(sum4(sums[r * TILE + t]));
-            uint n = first_output() + r;
-            if (writes(r, N, t, B)) y[stream(t, B) * pitch(N) + n] = scale * sum + bias[n];
+    float scales[TILE];
+    [[unroll]] for (uint t = 0u; t < TILE; ++t) scales[t] = norm_scale(t, K, eps);
+    [[unroll]] for (uint r = 0u; r < ROWS; ++r) {
+        uint n = min(first_output() + r, N - 1u);
+        float constant = bias[n];
+        [[unroll]] for (uint t = 0u; t < TILE; ++t) {
+            float sum = across(sums[r * TILE + t]);
+            if (writes(r, N, t, B)) y[stream(t, B) * pitch(N) + n] = scales[t] * sum + constant;
         }
     }
 }

@@ -21,7 +21,7 @@ layout(binding = 7) writeonly buffer Value { float v[]; };
 
 uint which = gl_WorkGroupID.z;
 uint N = which == 0u ? Q : C;
-vec4 sums[ROWS * TILE];
+float sums[ROWS * TILE];
 
 #define NORMED(t, k, n) weighed(t, head(x[stream(t, B) * pitch4(D) + k], n), head(gain[k], n))
 
@@ -57,7 +57,7 @@ void write(uint at, float sum) {
 
 void main() {
     clear_squares();
-    [[unroll]] for (uint i = 0u; i < ROWS * TILE; ++i) sums[i] = vec4(0.0);
+    [[unroll]] for (uint i = 0u; i < ROWS * TILE; ++i) sums[i] = 0.0;
     uint width = first_output() < N ? D : 0u;
     if (which == 0u) add_queries(width);
     else if (which == 1u) add_keys(width);
@@ -65,7 +65,7 @@ void main() {
     [[unroll]] for (uint t = 0u; t < TILE; ++t) {
         float scale = norm_scale(t, D, eps);
         [[unroll]] for (uint r = 0u; r < ROWS; ++r) {
-            float sum = across(sum4(sums[r * TILE + t]));
+            float sum = across(sums[r * TILE + t]);
             if (writes(r, N, t, B)) write(stream(t, B) * pitch(N) + first_output() + r, scale * sum);
         }
     }

@@ -26,11 +26,11 @@ void main() {
     uint tail = K & 3u;
     uint p = min(position[r], P - 1u);
     uint patch_row = (r % B * P + p) * row;
-    vec4 sum = vec4(0.0);
-    for (uint k = 0u; k < whole; ++k) sum = accumulated(sum, unpacked(w[d * row + k]) * patches[patch_row + k]);
+    float sum = 0.0;
+    for (uint k = 0u; k < whole; ++k) sum = accumulated(sum, dot(unpacked(w[d * row + k]), patches[patch_row + k]));
     if (tail > 0u) {
         vec4 weight = head(unpacked(w[d * row + whole]), tail);
-        sum = accumulated(sum, weight * head(patches[patch_row + whole], tail));
+        sum = accumulated(sum, dot(weight, head(patches[patch_row + whole], tail)));
     }
-    y[r * pitch(D) + d] = sum4(sum) + bias[d] + places[p * pitch(D) + d];
+    y[r * pitch(D) + d] = sum + bias[d] + places[p * pitch(D) + d];
 }

@@ -18,27 +18,39 @@ layout(binding = 5) writeonly buffer Out { float o[]; };
 
 uint b = gl_WorkGroupID.x;
 uint head_index = gl_WorkGroupID.y;
-uint d = Q / N;
-uint group = head_index / (N / (C / d));
-uint newest = (t[b] + W - 1u) % W;
+uint d;       // numbers of a head
+uint group;   // its key and value head
+uint newest;  // the slot of age 0
+
+#define SETTLED 3u
+#include "settled.glsl"
+
+void find_place() {
+    uint found[] = {Q / N, head_index / (N / (C / (Q / N))), (t[b] + W - 1u) % W};
+    settle(found);
+    d = found[0];
+    group = found[1];
+    newest = found[2];
+}
 
 uint entry(uint age) {
     uint slot = newest >= age ? newest - age : newest + W - age;
     return (b * W + slot) * pitch(C) + group * d;
 }
 
-uint query_at = b * pitch(Q) + head_index * d;
+uint query_at() { return b * pitch(Q) + head_index * d; }
 
-#define QUERY(i) q[(query_at + i) >> 2][(query_at + i) & 3u]
-#define QUERY4(i) q[(query_at + i) >> 2]
+#define QUERY(i) q[(query_at() + i) >> 2][(query_at() + i) & 3u]
+#define QUERY4(i) q[(query_at() + i) >> 2]
 #define ENTRY(age) entry(age)
 #define KEY4(at) k_ring[(at) >> 2]
 #define PAST4(at) v_ring[(at) >> 2]
 #include "attend.glsl"
 
 void main() {
+    find_place();
     attend_nothing(d);
     // A stream that has not begun has an empty ring and the answer zero.
     attend(0u, min(t[b], W), d, slopes[head_index]);
-    for (uint i = gl_LocalInvocationID.x; i < d; i += LANES) o[query_at + i] = answer(i);
+    for (uint i = gl_LocalInvocationID.x; i < d; i += LANES) o[query_at() + i] = answer(i);
 }

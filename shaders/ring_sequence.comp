@@ -23,12 +23,27 @@ layout(binding = 9) writeonly buffer Out { float o[]; };
 
 uint row = gl_WorkGroupID.x;
 uint head_index = gl_WorkGroupID.y;
-uint b = row % B;
-uint now = row / B;
-uint d = Q / N;
-uint group = head_index / (N / (C / d));
-uint before = mode[b] == RESTART ? 0u : t[b];
-uint newest = (before + W - 1u) % W;  // the slot of the step before the sequence
+uint b;       // the stream
+uint now;     // the step of the sequence
+uint d;       // numbers of a head
+uint group;   // its key and value head
+uint before;  // steps before the sequence
+uint newest;  // the slot of the last of these
+
+#define SETTLED 6u
+#include "settled.glsl"
+
+void find_place() {
+    uint steps = mode[row % B] == RESTART ? 0u : t[row % B];
+    uint found[] = {row % B, row / B, Q / N, head_index / (N / (C / (Q / N))), steps, (steps + W - 1u) % W};
+    settle(found);
+    b = found[0];
+    now = found[1];
+    d = found[2];
+    group = found[3];
+    before = found[4];
+    newest = found[5];
+}
 
 // Entries of the ring are told from the sequence's by this bit; a buffer has fewer numbers.
 const uint OF_RING = 0x80000000u;
@@ -44,18 +59,19 @@ vec4 key4(uint at) { return at >= OF_RING ? k_ring[(at ^ OF_RING) >> 2] : k[at >
 
 vec4 past4(uint at) { return at >= OF_RING ? v_ring[(at ^ OF_RING) >> 2] : v[at >> 2]; }
 
-uint query_at = row * pitch(Q) + head_index * d;
+uint query_at() { return row * pitch(Q) + head_index * d; }
 
-#define QUERY(i) q[(query_at + i) >> 2][(query_at + i) & 3u]
-#define QUERY4(i) q[(query_at + i) >> 2]
+#define QUERY(i) q[(query_at() + i) >> 2][(query_at() + i) & 3u]
+#define QUERY4(i) q[(query_at() + i) >> 2]
 #define ENTRY(age) entry(age)
 #define KEY4(at) key4(at)
 #define PAST4(at) past4(at)
 #include "attend.glsl"
 
 void main() {
+    find_place();
     attend_nothing(d);
     uint count = is_read(mode[b], now, lengths[b]) ? min(min(before, W) + now + 1u, W) : 0u;
     attend(0u, count, d, slopes[head_index]);
-    for (uint i = gl_LocalInvocationID.x; i < d; i += LANES) o[query_at + i] = answer(i);
+    for (uint i = gl_LocalInvocationID.x; i < d; i += LANES) o[query_at() + i] = answer(i);
 }

@@ -36,7 +36,7 @@ bool held = mode[b] == HOLD;
 
 // A pass computes ROWS rows for each SPLIT lanes, from first_row on.
 uint first_row;
-vec4 sums[ROWS];
+float sums[ROWS];
 
 #define VALUE_OF_X(k, n) head(x[b * pitch4(D) + k], n) * head(gain[k], n)
 
@@ -76,9 +76,9 @@ float norm_scale() {
 // What a lane's rows gave, to `vectors` from `at` on, of which there are `count`.
 void keep(uint at, uint count, float scale) {
     [[unroll]] for (uint r = 0u; r < ROWS; ++r) {
-        float sum = across(sum4(sums[r]));
+        float sum = across(sums[r]);
         if (part() == 0u && first_row + r < count) vectors[at + first_row + r] = scale * sum;
-        sums[r] = vec4(0.0);
+        sums[r] = 0.0;
     }
 }
 
@@ -88,7 +88,7 @@ void compute_vectors() {
     uint width = heads * d;
     uint rows = gl_WorkGroupSize.x / SPLIT * ROWS;
     uint own = gl_LocalInvocationID.x / SPLIT * ROWS;
-    [[unroll]] for (uint r = 0u; r < ROWS; ++r) sums[r] = vec4(0.0);
+    [[unroll]] for (uint r = 0u; r < ROWS; ++r) sums[r] = 0.0;
     for (uint pass = 0u; pass < width; pass += rows) {
         first_row = pass + own;
         add_queries(first_row < width ? D : 0u);

@@ -153,7 +153,8 @@ def test_off(monkeypatch: pytest.MonkeyPatch) -> None:
         (Tiling(rows=0), False),
         (Tiling(split=32, lanes=16), False),
         (Tiling(lanes=256), False),
-        (Tiling(streams=16, rows=8), False),
+        (Tiling(streams=16, rows=16, lanes=8), True),
+        (Tiling(streams=16, rows=32, lanes=8), False),
     ],
 )
 def test_what_is_possible(tiling: Tiling, possible: bool) -> None:

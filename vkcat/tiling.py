@@ -39,7 +39,7 @@ class Tiling(Struct, frozen=True):
         )
 
 
-MOST_SUMS, MOST_AGES = 64, 512
+MOST_SUMS, MOST_AGES = 256, 512
 """Outputs of an invocation, beyond which compilers take minutes; and what shaders have room for in shared memory."""
 
 
@@ -65,14 +65,15 @@ def of_products(outputs: int, batch: int, rows: int, machine: Machine) -> Tiling
     """What runs well where nothing was measured, for so many outputs of each stream.
 
     `rows` are the rows of matrices that one output multiplies. A software driver makes each load lane by lane, so loads
-    decide: up to 16 rows share those of a stream, or where there are several, up to 12 rows and eight of them, as long
-    as each core has a workgroup. On a GPU neighbours must read neighbouring bytes, and sums are split among them.
+    decide: up to 16 rows share those of up to 16 streams, as long as each core has a workgroup. With several streams
+    they are of 8 outputs at most, since another doubling takes a compiler three times as long for some 20% of the time.
+    On a GPU neighbours must read neighbouring bytes, and sums are split among them.
     """
     if not machine.cpu:
         return Tiling(streams=_power_of_two(min(batch, 4)), split=16)
-    streams = _power_of_two(min(batch, 8))
-    most = min(16 if streams == 1 else 12, outputs * rows // (FEWEST_LANES * machine.cores))
-    return Tiling(streams=streams, rows=_power_of_two(most // rows), lanes=FEWEST_LANES)
+    streams = _power_of_two(min(batch, 16))
+    most = min(16, outputs * rows // (FEWEST_LANES * machine.cores)) // rows
+    return Tiling(streams=streams, rows=_power_of_two(min(most, 16 if streams == 1 else 8)), lanes=FEWEST_LANES)
 
 
 def of_attention(machine: Machine) -> Tiling:

@@ -6,7 +6,7 @@
 //     COUNT              how many rows of it an invocation multiplies
 //     ROW(r)             which one is the r-th
 //     VALUE(t, k, n)     the k-th vec4 of the t-th stream's vector, of which n numbers count: head(..., n)
-//     SUM(r, t)          the vec4 that their product is added to
+//     SUM(r, t)          what their product is added to
 
 #ifndef PANELS
 #define PANELS
@@ -25,7 +25,7 @@ void PRODUCT(uint width) {
         [[unroll]] for (uint t = 0u; t < TILE; ++t) v[t] = VALUE(t, k, n);
         [[unroll]] for (uint r = 0u; r < COUNT; ++r) {
             vec4 weight = head(unpacked(MATRIX[matrix_at(ROW(r), row, k)]), n);
-            [[unroll]] for (uint t = 0u; t < TILE; ++t) SUM(r, t) = accumulated(SUM(r, t), weight * v[t]);
+            [[unroll]] for (uint t = 0u; t < TILE; ++t) SUM(r, t) = accumulated(SUM(r, t), dot(weight, v[t]));
         }
     }
 }

@@ -5,7 +5,7 @@
 //     STATE4(t, k)     the k-th vec4 of the t-th stream's state
 
 // Of each unit: what the state gives of r, z and n.
-vec4 sums[3u * ROWS * TILE];
+float sums[3u * ROWS * TILE];
 
 #define PRODUCT add_state_products
 #define MATRIX w_hh
@@ -16,7 +16,7 @@ vec4 sums[3u * ROWS * TILE];
 #include "product.glsl"
 
 void multiply_state() {
-    [[unroll]] for (uint i = 0u; i < 3u * ROWS * TILE; ++i) sums[i] = vec4(0.0);
+    [[unroll]] for (uint i = 0u; i < 3u * ROWS * TILE; ++i) sums[i] = 0.0;
     add_state_products(UNIT < H ? H : 0u);
 }
 
@@ -25,9 +25,9 @@ float next_state(uint r, uint t, uint row) {
     uint j = min(UNIT + r, H - 1u);
     uint at = 3u * r * TILE + t;
     uint given = row * pitch(3u * H) + j;
-    float to_r = across(sum4(sums[at])) + b_hh[j];
-    float to_z = across(sum4(sums[at + TILE])) + b_hh[H + j];
-    float from_state = across(sum4(sums[at + 2u * TILE])) + b_hh[2u * H + j];
+    float to_r = across(sums[at]) + b_hh[j];
+    float to_z = across(sums[at + TILE]) + b_hh[H + j];
+    float from_state = across(sums[at + 2u * TILE]) + b_hh[2u * H + j];
     float before = STATE4(t, j >> 2)[j & 3u];
     return gru_update(x[given] + to_r, x[given + H] + to_z, x[given + 2u * H], from_state, before);
 }

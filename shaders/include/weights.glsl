@@ -12,10 +12,9 @@ vec4 unpacked(uvec2 weight) { return vec4(unpackHalf2x16(weight.x), unpackHalf2x
 vec4 unpacked(vec4 weight) { return weight; }
 #endif
 
-vec4 accumulated(vec4 sum, vec4 product) {
+float accumulated(float sum, float product) {
 #ifdef ROUNDED
-    vec4 next = sum + product;
-    return vec4(unpackHalf2x16(packHalf2x16(next.xy)), unpackHalf2x16(packHalf2x16(next.zw)));
+    return unpackHalf2x16(packHalf2x16(vec2(sum + product, 0.0))).x;
 #else
     return sum + product;
 #endif
