@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import numpy as np
 import pytest
 from msgspec.structs import replace
@@ -142,7 +140,7 @@ def test_a_device_of_few_bindings_runs_what_it_can() -> None:
 
 
 def test_nothing_is_joined_where_sums_are_rounded() -> None:
-    rounded = dataclasses.replace(config([GRU]), dtype="float16-rounded")
+    rounded = replace(config([GRU]), dtype="float16-rounded")
     graph = build_stream(rounded).graphs["tokens"]
     assert fused(graph, MOST) is graph
 

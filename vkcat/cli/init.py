@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
 
 import click
+from msgspec.structs import replace
 
 from vkcat import presets
 from vkcat.kernel import PRECISIONS
@@ -24,6 +24,6 @@ def init(name: str, out: Path, seed: int, dtype: str | None) -> None:
     .json file of your own. It says nothing sensible, but costs what a trained one would.
     """
     config = presets.preset(name)
-    model = presets.initial_model(dataclasses.replace(config, dtype=dtype or config.dtype), seed)
+    model = presets.initial_model(replace(config, dtype=dtype or config.dtype), seed)
     save_model(out, model.config, model.weights)
     click.echo(f"{out}: {model.described}, {model.config.dtype}, seed {seed}")

@@ -5,10 +5,9 @@ Letters as in docs/models.md; each class says which block of `vkcat/blocks/` it 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
-from vkcat.config.fields import choice, flag, number, size
+from vkcat.config.fields import Part, choice, flag, number, size
 from vkcat.errors import ModelError, mismatch
 
 MOST_CHOSEN = 16
@@ -19,8 +18,7 @@ WIDEST_EXPERT = 2048
 REVERSE = "_reverse"
 
 
-@dataclass(frozen=True, kw_only=True)
-class GruBlock:
+class GruBlock(Part, frozen=True, kw_only=True):
     """A GRU layer: `hidden` units, and whether the reset gate acts after or before the recurrent product.
 
     A layer that reads in reverse, or both ways (2 `hidden` channels), needs whole sequences.
@@ -37,8 +35,7 @@ class GruBlock:
         return {"forward": ("",), "reverse": (REVERSE,), "both": ("", REVERSE)}[self.direction]
 
 
-@dataclass(frozen=True, kw_only=True)
-class RingAttentionBlock:
+class RingAttentionBlock(Part, frozen=True, kw_only=True):
     """Attention over the last `window` steps: `heads` of `head_width`, in `groups` that share keys and values."""
 
     kind: ClassVar[str] = "ring_attention"
@@ -53,8 +50,7 @@ class RingAttentionBlock:
             raise ModelError(mismatch(f"{where}.groups", f"a divisor of {self.heads} heads", self.groups))
 
 
-@dataclass(frozen=True, kw_only=True)
-class DeltaMemoryBlock:
+class DeltaMemoryBlock(Part, frozen=True, kw_only=True):
     """A gated delta memory: `heads` states of (`key`, `value`), after a short convolution of that length (0: none).
 
     The retention goes through `rank` channels.
@@ -73,8 +69,7 @@ class DeltaMemoryBlock:
             raise ModelError(mismatch(f"{where}.convolution", "0 for none, or at least 2 taps", 1))
 
 
-@dataclass(frozen=True, kw_only=True)
-class MlpBlock:
+class MlpBlock(Part, frozen=True, kw_only=True):
     """A gated MLP with `hidden` units."""
 
     kind: ClassVar[str] = "mlp"
@@ -82,8 +77,7 @@ class MlpBlock:
     activation: str = choice("silu", "situ", default="silu")
 
 
-@dataclass(frozen=True, kw_only=True)
-class ExpertsBlock:
+class ExpertsBlock(Part, frozen=True, kw_only=True):
     """`experts` gated MLPs of `hidden` units, of which each token takes the best `chosen`.
 
     With `latent` they work at that width, behind a projection down and one up. `shared` units form an expert that every
@@ -109,29 +103,25 @@ Block = GruBlock | RingAttentionBlock | DeltaMemoryBlock | MlpBlock | ExpertsBlo
 BLOCKS: tuple[type[Block], ...] = (GruBlock, RingAttentionBlock, DeltaMemoryBlock, MlpBlock, ExpertsBlock)
 
 
-@dataclass(frozen=True, kw_only=True)
-class PlainDepth:
+class PlainDepth(Part, frozen=True, kw_only=True):
     """A block reads what the one before it made."""
 
     kind: ClassVar[str] = "plain"
 
 
-@dataclass(frozen=True, kw_only=True)
-class ResidualDepth:
+class ResidualDepth(Part, frozen=True, kw_only=True):
     """A block reads the sum of the input and of all that earlier blocks made."""
 
     kind: ClassVar[str] = "residual"
 
 
-@dataclass(frozen=True, kw_only=True)
-class DwaDepth:
+class DwaDepth(Part, frozen=True, kw_only=True):
     """A block reads a learned weighted average of the stream after each earlier block."""
 
     kind: ClassVar[str] = "dwa"
 
 
-@dataclass(frozen=True, kw_only=True)
-class AttnresDepth:
+class AttnresDepth(Part, frozen=True, kw_only=True):
     """A block reads a softmax mix of what earlier blocks made, by a learned query.
 
     `block` layers are summed into one source (1: each is its own). `gated` starts as the residual stream.
@@ -146,15 +136,13 @@ Depth = PlainDepth | ResidualDepth | DwaDepth | AttnresDepth
 DEPTHS: tuple[type[Depth], ...] = (PlainDepth, ResidualDepth, DwaDepth, AttnresDepth)
 
 
-@dataclass(frozen=True, kw_only=True)
-class NoNorm:
+class NoNorm(Part, frozen=True, kw_only=True):
     """Blocks read the stream as it is."""
 
     kind: ClassVar[str] = "none"
 
 
-@dataclass(frozen=True, kw_only=True)
-class RmsNorm:
+class RmsNorm(Part, frozen=True, kw_only=True):
     """Blocks and the output read the stream through an RMSNorm of their own."""
 
     kind: ClassVar[str] = "rms"

@@ -1,15 +1,18 @@
 """Read JSON objects strictly: every key is checked, an unknown one is an error, so a misspelt option is never ignored.
 
-A dataclass whose fields are made by `size`, `choice`, `number` and `flag` is read by `read` and written by `write`; its
-defaults stand in its fields and nowhere else.
+A `Part`, whose fields are made by `size`, `choice`, `number`, `flag` and `text`, is read by `read` and written by
+`write`; its defaults stand in its fields and nowhere else.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import EllipsisType
 from typing import Any, TypeVar
+
+from msgspec import Struct
+from msgspec.structs import asdict, force_setattr
 
 from vkcat.errors import ModelError, mismatch
 
@@ -34,10 +37,8 @@ class Fields:
     def __contains__(self, key: str) -> bool:
         return key in self._left
 
-    def take(self, key: str, kind: type[T], *default: T | None) -> T:
+    def take(self, key: str, kind: type[T]) -> T:
         if key not in self._left:
-            if default:
-                return default[0]  # type: ignore[return-value]
             raise ModelError(mismatch(self.where(key), f"a value of type {kind.__name__}", "no such key"))
         value = self._left.pop(key)
         # In Python a bool is an int; in a configuration it is not.
@@ -49,23 +50,21 @@ class Fields:
         """The value of a key that may have several types; None when it is not there."""
         return self._left.pop(key, None)
 
-    def size(self, key: str, *default: int, least: int = 1, most: int = MAX_WIDTH) -> int:
-        value = self.take(key, int, *default)
+    def size(self, key: str, least: int = 1, most: int = MAX_WIDTH) -> int:
+        value = self.take(key, int)
         if not least <= value <= most:
             raise ModelError(mismatch(self.where(key), f"{least} to {most}", value))
         return value
 
-    def number(self, key: str, *default: float, least: float, most: float) -> float:
-        if key not in self._left and default:
-            return default[0]
+    def number(self, key: str, least: float, most: float) -> float:
         value = self.any(key)
         # In Python a bool is an int; in a configuration it is not.
         if not isinstance(value, (int, float)) or isinstance(value, bool) or not least <= value <= most:
             raise ModelError(mismatch(self.where(key), f"a number from {least:g} to {most:g}", short(value)))
         return float(value)
 
-    def choice(self, key: str, choices: Sequence[str], *default: str) -> str:
-        value = self.take(key, str, *default)
+    def choice(self, key: str, choices: Sequence[str]) -> str:
+        value = self.take(key, str)
         if value not in choices:
             raise ModelError(mismatch(self.where(key), " or ".join(map(repr, choices)), repr(value)))
         return value
@@ -82,46 +81,75 @@ def short(value: object) -> str:
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
-def _field(method: str, default: object, *arguments: Any, **options: Any) -> Any:
-    metadata = {"method": method, "arguments": arguments, "options": options}
-    if default is None:
-        return dataclasses.field(metadata=metadata)
-    return dataclasses.field(default=default, metadata=metadata)
+class Rule(Struct, frozen=True):
+    """What a field of a `Part` may hold: the method of `Fields` that takes it, with its arguments.
+
+    `default` is `...` where it must be given.
+    """
+
+    method: str
+    default: object
+    arguments: Mapping[str, Any]
 
 
-def size(default: int | None = None, *, least: int = 1, most: int = MAX_WIDTH) -> Any:
+class Part(Struct, frozen=True):
+    """An object of a configuration. Its class has rules where other structs have defaults."""
+
+    def __post_init__(self) -> None:
+        """Put a rule's default where nothing was given: what msgspec put there is the rule itself."""
+        for name, rule in rules(type(self)).items():
+            if getattr(self, name) is rule:
+                if rule.default is ...:
+                    raise TypeError(f"{type(self).__name__} is missing the required argument {name!r}")
+                force_setattr(self, name, rule.default)
+
+
+def rules(cls: type[Part]) -> dict[str, Rule]:
+    """By the names of the fields that have one. msgspec's `fields` would evaluate every annotation for it."""
+    defaults = cls.__struct_defaults__
+    last = cls.__struct_fields__[len(cls.__struct_fields__) - len(defaults) :]
+    return {name: rule for name, rule in zip(last, defaults, strict=True) if isinstance(rule, Rule)}
+
+
+def size(default: int | EllipsisType | None = ..., *, least: int = 1, most: int = MAX_WIDTH) -> Any:
     """A field that holds an integer from `least` to `most`."""
-    return _field("size", default, least=least, most=most)
+    return Rule("size", default, {"least": least, "most": most})
 
 
-def choice(*choices: str, default: str | None = None) -> Any:
+def choice(*choices: str, default: str | EllipsisType = ...) -> Any:
     """A field that holds one of some names."""
-    return _field("choice", default, choices)
+    return Rule("choice", default, {"choices": choices})
 
 
-def number(default: float | None = None, *, least: float, most: float) -> Any:
+def number(default: float | EllipsisType = ..., *, least: float, most: float) -> Any:
     """A field that holds a number from `least` to `most`."""
-    return _field("number", default, least=least, most=most)
+    return Rule("number", default, {"least": least, "most": most})
 
 
 def flag(default: bool) -> Any:
     """A field that holds true or false."""
-    return _field("take", default, bool)
+    return Rule("take", default, {"kind": bool})
 
 
-def read(cls: type[T], fields: Fields) -> T:
-    """An instance of a dataclass made of these fields. Raises `ModelError` naming the key."""
-    values = {}
-    for field in dataclasses.fields(cls):  # type: ignore[arg-type]
-        default = () if field.default is dataclasses.MISSING else (field.default,)
-        method = getattr(fields, field.metadata["method"])
-        values[field.name] = method(field.name, *field.metadata["arguments"], *default, **field.metadata["options"])
+def text() -> Any:
+    """A field that holds a string, or None."""
+    return Rule("take", None, {"kind": str})
+
+
+P = TypeVar("P", bound=Part)
+
+
+def read(cls: type[P], fields: Fields, **given: object) -> P:
+    """An instance made of these fields, and what is given for others. Raises `ModelError` naming the key."""
+    for name, rule in rules(cls).items():
+        if rule.default is ... or name in fields:
+            given[name] = getattr(fields, rule.method)(name, **rule.arguments)
     fields.done()
-    return cls(**values)
+    return cls(**given)
 
 
-def read_kind(kinds: Sequence[type[T]], value: object, path: str) -> T:
-    """An instance of that dataclass of `kinds` which the object's `kind` names.
+def read_kind(kinds: Sequence[type[P]], value: object, path: str) -> P:
+    """An instance of that class of `kinds` which the object's `kind` names.
 
     A class may have `check(where)`, which raises `ModelError` when its fields do not go together.
     """
@@ -135,4 +163,4 @@ def read_kind(kinds: Sequence[type[T]], value: object, path: str) -> T:
 
 def write(value: Any) -> dict[str, Any]:
     """The JSON object that `read_kind` reads back as `value`."""
-    return {"kind": value.kind, **dataclasses.asdict(value)}
+    return {"kind": value.kind, **asdict(value)}

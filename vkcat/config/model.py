@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
 
 from vkcat import strict_json
 from vkcat.config.blocks import GruBlock
@@ -18,23 +19,21 @@ DTYPES = ("float32", "float16", "float16-rounded")
 """vkcat.kernel.PRECISIONS, which a configuration cannot import: a test compares them."""
 
 
-@dataclass(frozen=True)
-class StreamConfig:
+class StreamConfig(Struct, frozen=True):
     """One stack over one stream: it reads tokens, patches or features and gives tokens or vectors at each step."""
 
     name: str
     stack: Stack
-    dtype: str = "float32"
+    dtype: str = DTYPES[0]
 
 
-@dataclass(frozen=True)
-class TransducerConfig:
+class TransducerConfig(Struct, frozen=True):
     """An encoder whose final states start a decoder that writes tokens."""
 
     name: str
     encoder: Stack
     decoder: Stack
-    dtype: str = "float32"
+    dtype: str = DTYPES[0]
 
     @property
     def symbols(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -68,7 +67,7 @@ def parse(value: object, path: str = FILE) -> ModelConfig:
     name = fields.take("name", str)
     if not name or not name.isprintable():
         raise ModelError(mismatch(fields.where("name"), "printable characters", ascii(name)))
-    dtype = fields.choice("dtype", DTYPES, StreamConfig.dtype)
+    dtype = fields.choice("dtype", DTYPES) if "dtype" in fields else DTYPES[0]
     config: ModelConfig
     if "encoder" in fields or "decoder" in fields:
         config = TransducerConfig(

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, ClassVar
+
+from msgspec import Struct
+from msgspec.structs import asdict
 
 from vkcat.config.blocks import (
     BLOCKS,
@@ -19,7 +21,7 @@ from vkcat.config.blocks import (
     PlainDepth,
     RingAttentionBlock,
 )
-from vkcat.config.fields import Fields, flag, read, read_kind, short, size, write
+from vkcat.config.fields import Fields, Part, flag, read, read_kind, short, size, text, write
 from vkcat.errors import ModelError, mismatch
 
 BYTES = "bytes"
@@ -27,8 +29,7 @@ MOST_BLOCKS = 1024
 MOST_SYMBOLS = 1 << 24
 
 
-@dataclass(frozen=True)
-class EmbeddingInput:
+class EmbeddingInput(Part, frozen=True):
     """Tokens: symbols in the order of their ids; or "bytes", the 256 of UTF-8 text; or how many ids there are.
 
     `unknown` stands for any other symbol, `end` is appended to each sequence.
@@ -36,10 +37,10 @@ class EmbeddingInput:
 
     kind: ClassVar[str] = "embedding"
     symbols: tuple[str, ...] | str | int
-    unknown: str | None = None
-    end: str | None = None
-    lowercase: bool = False
-    max_tokens: int | None = None
+    unknown: str | None = text()
+    end: str | None = text()
+    lowercase: bool = flag(False)
+    max_tokens: int | None = size(None)
 
     @property
     def count(self) -> int:
@@ -48,8 +49,7 @@ class EmbeddingInput:
         return 256 if self.symbols == BYTES else len(self.symbols)
 
 
-@dataclass(frozen=True, kw_only=True)
-class PatchesInput:
+class PatchesInput(Part, frozen=True, kw_only=True):
     """Images of `rows` by `columns` patches, each of `side` by `side` pixels of `channels`."""
 
     rows: int = size()
@@ -67,26 +67,23 @@ class PatchesInput:
         return self.side * self.side * self.channels
 
 
-@dataclass(frozen=True, kw_only=True)
-class FeaturesInput:
+class FeaturesInput(Part, frozen=True, kw_only=True):
     """Vectors of `size` numbers, through a linear layer, or without `projection` as they are."""
 
     size: int = size()
     projection: bool = flag(True)
 
 
-@dataclass(frozen=True)
-class TokenOutput:
+class TokenOutput(Part, frozen=True):
     """Tokens: they end at `end` or after `max_tokens`; an encoder-decoder's begin with `start`."""
 
     kind: ClassVar[str] = "token"
-    start: str | None = None
-    end: str | None = None
-    max_tokens: int = 64
+    start: str | None = text()
+    end: str | None = text()
+    max_tokens: int = size(64)
 
 
-@dataclass(frozen=True, kw_only=True)
-class ContinuousOutput:
+class ContinuousOutput(Part, frozen=True, kw_only=True):
     """Vectors of `size` numbers, through a linear layer, or without `projection` as the stack gives them."""
 
     kind: ClassVar[str] = "continuous"
@@ -94,8 +91,7 @@ class ContinuousOutput:
     projection: bool = flag(True)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Modulation:
+class Modulation(Part, frozen=True, kw_only=True):
     """The output is scaled and shifted by what the ring attention in block number `context` made."""
 
     context: int = size(least=0)
@@ -104,8 +100,7 @@ class Modulation:
 _PLAIN, _NONE = PlainDepth(), NoNorm()
 
 
-@dataclass(frozen=True)
-class Stack:
+class Stack(Struct, frozen=True):
     """A list of blocks over a stream of width `width`, with one depth policy and one norm."""
 
     width: int
@@ -136,14 +131,7 @@ class Stack:
 def _embedding(value: object, path: str) -> EmbeddingInput:
     fields = Fields(value, path)
     fields.choice("kind", ["embedding"])
-    parsed = EmbeddingInput(
-        symbols=_symbols(fields.any("symbols"), fields.where("symbols")),
-        unknown=fields.take("unknown", str, None),
-        end=fields.take("end", str, None),
-        lowercase=fields.take("lowercase", bool, EmbeddingInput.lowercase),
-        max_tokens=fields.size("max_tokens") if "max_tokens" in fields else None,
-    )
-    fields.done()
+    parsed = read(EmbeddingInput, fields, symbols=_symbols(fields.any("symbols"), fields.where("symbols")))
     for key in ("unknown", "end"):
         _check_symbol(fields.where(key), getattr(parsed, key), parsed)
     return parsed
@@ -173,15 +161,10 @@ def _check_symbol(where: str, symbol: str | None, read: EmbeddingInput | None) -
         raise ModelError(mismatch(where, "one of the stack's symbols", repr(symbol)))
 
 
-def _token_output(fields: Fields, read: EmbeddingInput | None) -> TokenOutput:
-    parsed = TokenOutput(
-        start=fields.take("start", str, None),
-        end=fields.take("end", str, None),
-        max_tokens=fields.size("max_tokens", TokenOutput.max_tokens),
-    )
-    fields.done()
+def _token_output(fields: Fields, given: EmbeddingInput) -> TokenOutput:
+    parsed = read(TokenOutput, fields)
     for key in ("start", "end"):
-        _check_symbol(fields.where(key), getattr(parsed, key), read)
+        _check_symbol(fields.where(key), getattr(parsed, key), given)
     return parsed
 
 
@@ -272,11 +255,11 @@ def write_stack(stack: Stack) -> dict[str, Any]:
         value["input"] = _written(stack.input)
     for key in ("patches", "features"):
         if (part := getattr(stack, key)) is not None:
-            value[key] = dict(vars(part))
+            value[key] = asdict(part)
     value |= {"width": stack.width, "depth": write(stack.depth), "norm": write(stack.norm)}
     value["blocks"] = [write(block) for block in stack.blocks]
     if stack.modulation is not None:
-        value["modulation"] = dict(vars(stack.modulation))
+        value["modulation"] = asdict(stack.modulation)
     if stack.output is not None:
         value["output"] = _written(stack.output)
     return value
@@ -284,5 +267,5 @@ def write_stack(stack: Stack) -> dict[str, Any]:
 
 def _written(part: EmbeddingInput | TokenOutput | ContinuousOutput) -> dict[str, Any]:
     """An input or output without what is absent."""
-    given = {"kind": part.kind, **{key: value for key, value in vars(part).items() if value is not None}}
+    given = {"kind": part.kind, **{key: value for key, value in asdict(part).items() if value is not None}}
     return {key: list(value) if isinstance(value, tuple) else value for key, value in given.items()}
