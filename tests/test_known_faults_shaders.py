@@ -16,6 +16,8 @@ from numeric_cases import WAYS
 from test_numerics_rings import by_head, filled
 
 from vkcat.device.interface import Device, Memory, Slice, ToHost
+from vkcat.device.kompute_calls import numbered
+from vkcat.errors import DeviceError
 from vkcat.ops import OPS
 from vkcat.ops.gates import HOLD
 from vkcat.shader import SOURCES, Shader, load_file
@@ -26,8 +28,8 @@ BITS = np.array([1, 0x80000000, 0x7FC00001, 0xFF800001, 0xFFFFFFFF, (1 << 24) + 
 
 GIVEN_BACK = """#version 450
 layout(local_size_x = 1) in;
-layout(constant_id = 0) const uint A = 0u;
-layout(constant_id = 1) const uint B = 0u;
+layout(constant_id = 1) const uint A = 0u;
+layout(constant_id = 7) const uint B = 0u;
 layout(push_constant) uniform Push { uint c0; uint c1; uint c2; uint c3; uint c4; uint c5; uint c6; uint c7; };
 layout(binding = 0) writeonly buffer Y { uint y[]; };
 void main() {
@@ -48,6 +50,7 @@ def _compiled(folder: Path, name: str, text: str) -> Shader:
 @pytest.mark.parametrize("at", range(len(BITS)))
 def test_push_and_specialisation_constants_arrive_bit_by_bit(device: Device, tmp_path: Path, at: int) -> None:
     shader = _compiled(tmp_path, "given_back", GIVEN_BACK)
+    assert [identifier for identifier, _ in shader.interface.spec.values()] == [1, 7]
     push, spec = np.roll(BITS, at), [int(BITS[at]), int(BITS[at - 1])]
     buffer = device.buffer(64, Memory.READBACK)
     part = Slice(buffer, 0, 64)
@@ -59,6 +62,14 @@ def test_push_and_specialisation_constants_arrive_bit_by_bit(device: Device, tmp
         got = buffer.mapped[:10].tolist()
     device.release(dispatch)
     assert got == [*push.tolist(), *spec]
+
+
+def test_ids_of_constants_that_kompute_cannot_be_given(tmp_path: Path) -> None:
+    """It takes a number for each id from 0 on."""
+    shader = _compiled(tmp_path, "given_back", GIVEN_BACK.replace("constant_id = 7", "constant_id = 1024"))
+    expected = "given_back: expected ids of specialisation constants below 1024 for kompute, got 1024"
+    with pytest.raises(DeviceError, match=expected):
+        numbered(shader, [1, 2])
 
 
 ONE_ROW = "layout(local_size_x = 64) in;"

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from benchmarks.contender import Settings
 from benchmarks.program import Call, physical_device, program
 from benchmarks.scene import Scene
+from vkcat.device.kompute_calls import numbered
 
 Array = NDArray[Any]
 
@@ -43,8 +44,8 @@ class KomputeLoop:
     def _algorithm(self, call: Call) -> Any:
         tensors = [self._tensors[at] for at in call.buffers]
         # kp takes constants as float bits.
-        spec = np.array(call.spec, np.uint32).view(np.float32)
-        return self._manager.algorithm(tensors, call.shader.code, list(call.groups), spec, call.push.view(np.float32))
+        numbers = numbered(call.shader, call.spec), call.push.view(np.float32)
+        return self._manager.algorithm(tensors, call.shader.code, list(call.groups), *numbers)
 
     def _recorded(self, algorithm: Any) -> Any:
         return self._manager.sequence().record(kp.OpAlgoDispatch(algorithm))

@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from vkcat.device import vulkan
 from vkcat.device.interface import Barrier, Command, DeviceInfo, Dispatch, Memory, Slice, Words
-from vkcat.device.kompute_calls import Proof, calling, kp
+from vkcat.device.kompute_calls import Proof, calling, kp, numbered
 from vkcat.device.lifetime import Lifetime, check_owned
 from vkcat.device.limits import check_dispatch, check_shader
 from vkcat.device.select import select
@@ -307,9 +307,7 @@ class KomputeDevice(Lifetime):
         for binding, part in zip(shader.interface.bindings, slices, strict=True):
             check_owned(part.buffer, self._tensors, f"{name}: {binding.name}: buffer", self.info)
         tensors = [part.buffer.tensor for part in slices]  # type: ignore[attr-defined]
-        # kp reads every constant as float bits when the specialisation constants are floats: send bits as they are.
-        constants = np.array(spec, np.uint32).view(np.float32)
-        numbers = constants, push.view(np.float32)
+        numbers = numbered(shader, spec), push.view(np.float32)
         algorithm = KomputeAlgorithm(name, lambda: self.manager.algorithm(tensors, shader.code, list(groups), *numbers))
         dispatch = Dispatch.of(name, shader, slices, algorithm)
         self._algorithms[id(dispatch)] = dispatch, algorithm

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from vkcat.device.failures import failure
 from vkcat.errors import DeviceError, DeviceLostError, mismatch
+from vkcat.shader import Shader
+
+MOST_CONSTANTS = 1 << 10
+"""Of a shader by their ids: kp is given a number for each id there could be."""
 
 
 def kp() -> Any:
@@ -23,6 +28,21 @@ def kp() -> Any:
             " or use --backend vulkan"
         ) from error
     return package
+
+
+def numbered(shader: Shader, spec: Sequence[int]) -> NDArray[np.float32]:
+    """Values of a shader's specialisation constants as kp takes them: by their ids, from 0 on.
+
+    At ids that the shader has not are zeros, which nothing reads. kp reads every constant as float bits when these are
+    floats: bits are sent as they are. Raises `DeviceError`.
+    """
+    ids = [identifier for identifier, _ in shader.interface.spec.values()]
+    if max(ids, default=0) >= MOST_CONSTANTS:
+        expected = f"ids of specialisation constants below {MOST_CONSTANTS} for kompute"
+        raise DeviceError(mismatch(shader.name, expected, max(ids)))
+    values = np.zeros(max(ids, default=-1) + 1, np.uint32)
+    values[ids] = spec
+    return values.view(np.float32)
 
 
 @contextmanager
