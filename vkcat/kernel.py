@@ -105,6 +105,7 @@ class Kernel(Struct, frozen=True):
     and returns the outputs. `bound` gives, for each output, the absolute error allowed at each element, derived from
     the inputs and the reference's outputs; `why` says in a few words where that comes from. `launch` takes the sizes
     and how products are tiled; `tiling` is what to choose where nothing was measured, for a shader with tiling.glsl.
+    `constants` are the shader's other specialisation constants, by sizes: what a compiler is to know of these.
     `attributes` are the numbers a graph sets, float32 push constants by the same names; the reference finds them among
     its inputs.
 
@@ -133,6 +134,7 @@ class Kernel(Struct, frozen=True):
     attributes: tuple[str, ...] = ()
     updates: tuple[str, ...] = ()
     tiling: Callable[[Sizes, Machine], Tiling] = untiled
+    constants: Mapping[str, Callable[[Sizes], int]] = {}
     packed: tuple[str, ...] = ()
     moved: Callable[[Sizes, Mapping[str, float]], Mapping[str, int]] = lambda sizes, attributes: {}
     choices: tuple[str, ...] = ()
@@ -247,7 +249,7 @@ def check_interface(kernel: Kernel, shader: Shader) -> None:
     pushed = [f"{dtype} {name}" for name, dtype in shader.interface.push_dtypes.items()]
     if not set(pushed) <= set(offered):
         raise ShaderError(mismatch(f"{kernel.name}: push constants", f"some of {offered}", pushed))
-    known = {**Tiling().constants, "PANEL": 1}
+    known = {**Tiling().constants, "PANEL": 1, **kernel.constants}
     constants = [name for name in shader.interface.spec if name not in known]
     if constants:
         raise ShaderError(mismatch(f"{kernel.name}: specialisation constants", f"some of {[*known]}", constants))

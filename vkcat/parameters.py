@@ -35,6 +35,7 @@ def parameters(node: Node, shader: Shader, tiling: Tiling, panel: int = 1) -> Pa
     interface, sizes, numbers = shader.interface, node.sizes, node.attributes
     tiling = tiling.limited(interface.spec)
     constants = tiling.constants | {"PANEL": panel}
+    constants |= {name: of(sizes) for name, of in node.kernel.constants.items()}
     push = [sizes[name] if name in sizes else np.float32(numbers[name]).view(np.uint32) for name in interface.push]
     return Parameters(
         push=np.array(push, np.uint32),

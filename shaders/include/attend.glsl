@@ -23,13 +23,16 @@ shared float answers[WIDEST];
 float greatest = NO_SCORE;
 float total = 0.0;
 
-bool of_vec4(uint d) { return (d & 3u) == 0u; }
+// Whether heads are whole vec4. A constant, since a driver compiles both ways otherwise.
+layout(constant_id = 5) const uint HEADS_OF_VEC4 = 0u;
+
+bool of_vec4() { return HEADS_OF_VEC4 != 0u; }
 
 // The products of the query with the keys at `at`.
 void multiply_keys(uint at[ROWS], uint d, out float products[ROWS]) {
     vec4 sums[ROWS];
     [[unroll]] for (uint r = 0u; r < ROWS; ++r) sums[r] = vec4(0.0);
-    if (of_vec4(d)) {
+    if (of_vec4()) {
         for (uint i = 0u; i < d; i += 4u) {
             vec4 numbers = QUERY4(i);
             [[unroll]] for (uint r = 0u; r < ROWS; ++r) sums[r] += numbers * KEY4(at[r] + i);
@@ -99,7 +102,7 @@ void add_single_values(uint start, uint live, uint d, float shrink) {
 
 // Adds the values of `live` ages from `start` on, with their weights, to the answer's numbers that are this lane's.
 void add_values(uint start, uint live, uint d, float shrink) {
-    if (of_vec4(d)) add_vec4_values(start, live, d, shrink);
+    if (of_vec4()) add_vec4_values(start, live, d, shrink);
     else add_single_values(start, live, d, shrink);
 }
 
@@ -129,7 +132,7 @@ void attend(uint from, uint count, uint d, float slope) {
         add_values(start, min(LANES * ROWS, count - start), d, shrink);
     }
     // What is four of a lane's here is one of four lanes' elsewhere.
-    if (of_vec4(d)) barrier();
+    if (of_vec4()) barrier();
 }
 
 // The i-th number of the answer, of which a lane looks at those at its own number modulo LANES; 0 when nothing was there.

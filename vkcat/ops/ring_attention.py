@@ -108,6 +108,10 @@ def error(t: Arrays, errors: Arrays) -> Array:
     return o
 
 
+CONSTANTS = {"HEADS_OF_VEC4": lambda sizes: int(sizes["Q"] // sizes["N"] % 4 == 0)}
+"""Of the shaders that attend: see shaders/include/attend.glsl."""
+
+
 def launch(sizes: Sizes, tiling: Tiling) -> Launch:
     """Raises `ShapeError` when the heads do not divide the widths, or are too wide."""
     Q, C, N = sizes["Q"], sizes["C"], sizes["N"]
@@ -153,6 +157,7 @@ KERNEL = Kernel(
     why="scores' rounding through exp, and the sums'",
     launch=launch,
     tiling=lambda sizes, machine: of_attention(machine),
+    constants=CONSTANTS,
     inputs=inputs,
     operations=operations,
     cases=(

@@ -99,6 +99,7 @@ KERNEL = Kernel(
     why="scores' rounding through exp, and the sums'",
     launch=launch,
     tiling=lambda sizes, machine: of_attention(machine),
+    constants=ring_attention.CONSTANTS,
     inputs=inputs,
     operations=operations,
     cases=(

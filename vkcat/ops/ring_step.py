@@ -134,6 +134,7 @@ KERNEL = Kernel(
     why="the products' rounding through ring_attention's",
     launch=launch,
     tiling=lambda sizes, machine: of_attention(machine),
+    constants=ring_attention.CONSTANTS,
     inputs=inputs,
     operations=composed_operations(PARTS, SHAPES),
     attributes=("eps",),
