@@ -1,8 +1,8 @@
 """Compile GLSL compute shaders to SPIR-V with whichever compiler is at hand.
 
-Standard library only: the build hook loads this file before the package is installed. `glslangValidator` and
-`spirv-val` come from the extra `glsl` or from the system; `glslc` does as well. What only compiling needs is imported
-there: a program that finds its shaders compiled starts without it.
+Standard library only: the build hook loads this file before the package is installed. `glslangValidator`, `spirv-opt`
+and `spirv-val` come from the extra `glsl` or from the system; `glslc` does as well. What only compiling needs is
+imported there: a program that finds its shaders compiled starts without it.
 """
 
 from __future__ import annotations
@@ -112,7 +112,8 @@ def _compiler_command(source: Path, include: Path, output: Path, defines: tuple[
 
 
 def compile_file(source: Path, include: Path, variant: str = "") -> bytes:
-    """SPIR-V of one shader, or one variant of it, for Vulkan 1.1, checked by `spirv-val` when that is at hand.
+    """SPIR-V of one shader, or one variant of it, for Vulkan 1.1, optimised by `spirv-opt` and checked by `spirv-val`
+    when these are at hand.
 
     `include` is the folder that `#include "name.glsl"` is looked up in, after the shader's own. Raises `CompileError`.
     """
@@ -123,8 +124,23 @@ def compile_file(source: Path, include: Path, variant: str = "") -> bytes:
         output = Path(folder) / "shader.spv"
         defines = tuple(name for part in variant.split(".") for name in _DEFINES.get(part, ()))
         run_tool(_compiler_command(source, include, output, defines), source.name)
+        _optimise(output, source.name)
         check_file(output, source.name)
         return output.read_bytes()
+
+
+_KEPT = ("--preserve-bindings", "--preserve-spec-constants")
+
+
+def _optimise(compiled: Path, subject: str) -> None:
+    """Run `spirv-opt` on a compiled shader where it is at hand: a driver is done sooner with what it leaves.
+
+    Bindings and constants stay also where they are not used, so that it is told what the shader does.
+    """
+    optimiser = find_tool("spirv-opt")
+    if optimiser:
+        path = os.path.abspath(compiled)
+        run_tool([optimiser, "-O", *_KEPT, f"--target-env={TARGET}", path, "-o", path], subject)
 
 
 def check_file(compiled: Path, subject: str) -> bool:
