@@ -64,6 +64,8 @@ def _checked(path: Path, tensor: Tensor, file: SafetensorsFile) -> Array:
     _check_dtype(f"{path}: {tensor.name}", shape, dtype)
     stored = file.array(tensor.name)
     _check_values(path, tensor.name, stored, np.isfinite(stored), "finite values")
+    if stored.dtype == tensor.dtype:
+        return stored
     with np.errstate(over="ignore"):
         array = np.ascontiguousarray(stored, tensor.dtype)
     _check_values(path, tensor.name, stored, np.isfinite(array), f"what {tensor.dtype} can hold")
@@ -78,8 +80,8 @@ def _check_dtype(subject: str, shape: tuple[int, ...], dtype: str) -> None:
 
 
 def _check_values(path: Path, name: str, values: Array, good: NDArray[np.bool_], expected: str) -> None:
-    bad = np.flatnonzero(~good)
-    if bad.size:
+    if not good.all():
+        bad = np.flatnonzero(~good)
         at = [int(i) for i in np.unravel_index(bad[0], values.shape)]
         raise ModelError(mismatch(f"{path}: {name}", expected, f"{values.flat[bad[0]]} at {at}"))
 
