@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
 from stream_models import ALL, CONFIGS, DELTA, EXPERTS, GRU, RING, SAMPLING, config, draw_tokens, stored
@@ -39,7 +39,7 @@ def test_every_node_of_every_step(vulkan_device: Device, name: str) -> None:
 @pytest.mark.parametrize("dtype", PRECISIONS[1:])
 @pytest.mark.parametrize("name", ["all", "experts"])
 def test_every_node_in_float16(vulkan_device: Device, name: str, dtype: str) -> None:
-    made = stored(dataclasses.replace(CONFIGS[name], dtype=dtype))
+    made = stored(replace(CONFIGS[name], dtype=dtype))
     results = list(validate_model(vulkan_device, build(made.config, 3), made.weights, "replay"))
     nodes = [result for result in results if result.op != "model"]
     assert [f"{r.op} {r.case}: {r.problem}" for r in nodes if not r.passed] == []
@@ -51,11 +51,11 @@ def test_float16_weights_are_the_float32_ones_rounded(vulkan_device: Device, tmp
     made = stored(ALL)
     outputs = {}
     for dtype in PRECISIONS:
-        save_model(tmp_path / dtype, dataclasses.replace(ALL, dtype=dtype), made.weights)
+        save_model(tmp_path / dtype, replace(ALL, dtype=dtype), made.weights)
         session = vkcat.Session(tmp_path / dtype, device=vulkan_device)
         outputs[dtype] = session.prefill(list(b"hello"))
         session.close()
-    half = build(dataclasses.replace(ALL, dtype="float16")).weights
+    half = build(replace(ALL, dtype="float16")).weights
     rounded = {name: array.astype(half[name].dtype).astype(np.float32) for name, array in made.weights.items()}
     session = vkcat.Session(StoredModel(ALL, rounded), device=vulkan_device)
     assert session.prefill(list(b"hello")).tobytes() == outputs["float16"].tobytes()
@@ -318,10 +318,13 @@ def _resident() -> int:
 
 
 @pytest.mark.long
-def test_100000_steps_stay_flat_and_finite(vulkan_device: Device) -> None:
+def test_100000_steps_stay_flat_and_finite(vulkan_device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Of so small a model lavapipe's other threads take 100 seconds to wake: it is opened without.
+    monkeypatch.setenv("LP_NUM_THREADS", "0")
+    device = vkcat.open_device("vulkan", vulkan_device.info.name)
     delta = {**DELTA, "key": 4, "value": 4, "rank": 2, "convolution": 0}
     small = config([{**GRU, "hidden": 8}, delta, {**RING, "head_width": 2}], "plain", width=8, norm="none")
-    session = vkcat.Session(stored(small), device=vulkan_device)
+    session = vkcat.Session(stored(small), device=device)
     session.prefill([1])
     for _ in session.tokens(10_000, temperature=1.0):
         pass
@@ -335,6 +338,7 @@ def test_100000_steps_stay_flat_and_finite(vulkan_device: Device) -> None:
     assert kept["blocks.2.t"][0] < 2 * RING["window"]
     assert kept["drawn"][0] == 100_000
     session.close()
+    device.close()
 
 
 def _broken(change: Any) -> Any:
