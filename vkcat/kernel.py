@@ -33,7 +33,7 @@ SMALLEST, GREATEST = 2.0**-126, (2 - 2.0**-23) * 2.0**127
 
 ROUNDED = "float16-rounded"
 PRECISIONS = ("float32", "float16", ROUNDED)
-"""Matrices in float32; in float16; in float16 with every partial sum of their products rounded to it."""
+"""Matrices in float32; in float16; in float16 with sums rounded to it after every four products."""
 
 HALF_ROUNDOFF = 2.0**-10
 HALF_SMALLEST, HALF_GREATEST = 2.0**-14, 65504.0
@@ -211,8 +211,8 @@ def dot_error(terms: int, magnitude: Array, given: Arrays | None = None) -> Arra
     u is exceeded with a probability below 3e-14 (Higham and Mary, A new approach to probabilistic rounding error
     analysis, SIAM J. Sci. Comput. 41, 2019, theorem 2.4 with lambda = 8).
 
-    `given` are a node's inputs: when they say `rounded`, each partial sum is rounded to float16. Its subnormal numbers
-    may become zero, and a sum that may overflow has no bound.
+    `given` are a node's inputs: when they say `rounded`, sums are rounded to float16 after some of their terms. Its
+    subnormal numbers may become zero, and a sum that may overflow has no bound.
     """
     factor = min(terms, 8 * math.sqrt(terms))
     if given is None or not given.get("rounded", 0):

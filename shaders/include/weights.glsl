@@ -1,7 +1,7 @@
 // Matrices of weights, and sums of their products. A shader that includes this is compiled three times:
 //     as it is                  float32
 //     FLOAT16                   weights as float16, two to a word, with sums in float32
-//     FLOAT16 and ROUNDED       the same, with every partial sum rounded to float16
+//     FLOAT16 and ROUNDED       the same, with sums rounded to float16 after every four products
 // No device feature is needed for any of them.
 
 #ifdef FLOAT16
