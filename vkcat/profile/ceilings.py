@@ -34,7 +34,7 @@ MOST_WAITED_NS = 1e8
 would grow until a watchdog ends it."""
 
 LEAST_BYTES = 1 << 16
-TRIES, KEPT, FALLEN = 3, 3, 0.9
+TRIES, KEPT, FALLEN, MOST_FALLS = 3, 3, 0.9, 2
 MOST_TURNS = 1 << 16
 
 
@@ -219,10 +219,11 @@ def _multipliers(result: Slice) -> list[list[_Variant]]:
 
 
 def _best(device: Device, families: list[list[_Variant]], made: ExitStack) -> list[_Timer]:
-    """The variants of the greatest rates; with more workgroups a family is followed as long as it does not fall off."""
+    """The variants of the greatest rates; with more workgroups a family is followed until it has fallen off twice: once
+    it may before caches that several workgroups share come to help."""
     best: list[tuple[float, _Timer]] = []
     for family in families:
-        own = 0.0
+        own, falls = 0.0, 0
         for variant in family:
             timer = _fitted(device, variant)
             rate = timer.rate(float(np.median([timer.nanoseconds() for _ in range(TRIES)])))
@@ -230,7 +231,8 @@ def _best(device: Device, families: list[list[_Variant]], made: ExitStack) -> li
             if len(best) > KEPT:
                 best.pop()[1].close()
             own = max(own, rate)
-            if rate < FALLEN * own:
+            falls = falls + 1 if rate < FALLEN * own else 0
+            if falls == MOST_FALLS:
                 break
     for _, timer in best:
         made.callback(timer.close)
