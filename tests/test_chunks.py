@@ -20,6 +20,8 @@ from vkcat.validate import validate_model
 
 Array = np.ndarray[Any, Any]
 READS_ROWS = ["gru", "ring", "delta", "experts"]
+NO_LIMIT = 1e6
+"""Milliseconds of a submission, where pieces have to become long however slow the machine is just now."""
 
 
 def _tokens(batch: int, steps: int) -> Array:
@@ -49,7 +51,7 @@ def test_numbers_are_those_of_single_steps(vulkan_device: Device, name: str, ste
     """The window of the ring is shorter than a sequence, and longer than its beginning."""
     tokens = _tokens(2, steps)
     expected = _outputs(vulkan_device, name, tokens, 2, chunked=False)
-    got = _outputs(vulkan_device, name, tokens, 2)
+    got = _outputs(vulkan_device, name, tokens, 2, submit_limit_ms=NO_LIMIT)
     # Those of a delta memory are in the same order.
     assert name == "delta" or got.tobytes() != expected.tobytes(), "sums in the same order: was it read in pieces?"
     assert np.abs(got - expected).max() <= 1e-6 * np.abs(expected).max()
@@ -62,8 +64,7 @@ def test_however_it_is_cut_the_bits_are_the_same(
     tokens, outputs = _tokens(3, 70), set()
     for sizes in [(1,), (2,), (1, 2, 16), (1, 2, 16, 64)]:
         monkeypatch.setattr(chunks, "SIZES", sizes)
-        # However slow the machine is just now: a piece is only as long as a submission may take.
-        outputs.add(_outputs(vulkan_device, name, tokens, 3, submit_limit_ms=1e6).tobytes())
+        outputs.add(_outputs(vulkan_device, name, tokens, 3, submit_limit_ms=NO_LIMIT).tobytes())
     assert len(outputs) == 1
 
 
@@ -109,7 +110,7 @@ def test_a_held_stream_keeps_every_bit(vulkan_device: Device, name: str) -> None
 def test_features_give_the_output_of_every_step(vulkan_device: Device) -> None:
     made = stored(config([GRU, RING], input=None, features={"size": 5}, output={"kind": "continuous", "size": 3}))
     x = np.random.default_rng(1).standard_normal((2, 37, 5)).astype(np.float32)
-    session = vkcat.Session(made, batch=2, device=vulkan_device)
+    session = vkcat.Session(made, batch=2, device=vulkan_device, submit_limit_ms=NO_LIMIT)
     expected = vkcat.Session(made, batch=2, device="reference").read_features(x)
     assert np.abs(session.read_features(x) - expected).max() < 1e-5
     assert session._chunks is not None
@@ -152,8 +153,9 @@ def test_a_piece_keeps_within_the_limit(vulkan_device: Device) -> None:
 @pytest.mark.parametrize(("batch", "greatest"), [(16, 64), (17, 16), (512, 2), (513, 0)])
 def test_rows_are_not_too_many(vulkan_device: Device, batch: int, greatest: int) -> None:
     """Beyond half of the rows that a graph may have, each step is a graph's again."""
-    session = vkcat.Session(stored(config([{**GRU, "hidden": 3}], "plain")), batch=batch, device=vulkan_device)
-    reference = vkcat.Session(stored(config([{**GRU, "hidden": 3}], "plain")), batch=batch, device="reference")
+    made = stored(config([{**GRU, "hidden": 3}], "plain"))
+    session = vkcat.Session(made, batch=batch, device=vulkan_device, submit_limit_ms=NO_LIMIT)
+    reference = vkcat.Session(made, batch=batch, device="reference")
     tokens = _tokens(batch, 90)
     assert np.abs(session.prefill(tokens) - reference.prefill(tokens)).max() < 1e-5
     assert session._chunks is not None

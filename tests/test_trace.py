@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from vkcat.model import build
 from vkcat.plan import Packing, schedule
 from vkcat.profile.spans import Span, Submission
 from vkcat.profile.trace import STEPS, estimated
+from vkcat.schedules import RUNNERS
 from vkcat.stored import read_model
 
 Event = dict[str, Any]
@@ -118,7 +120,10 @@ def test_the_trace_of_every_schedule(driver: str, g2p: Path, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("driver", DRIVERS)
-def test_many_steps_in_a_submission(driver: str, tmp_path: Path) -> None:
+def test_many_steps_in_a_submission(driver: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # However slow the machine is: as many as a submission may have.
+    unrolled = partial(RUNNERS["unrolled"], submit_limit_ms=1e6)
+    monkeypatch.setitem(RUNNERS, "unrolled", lambda *given, submit_limit_ms, **more: unrolled(*given, **more))
     model = tmp_path / "model"
     assert CliRunner().invoke(cli, ["init", "gru-l3", str(model), "--seed", "1"]).exit_code == 0
     trace = _traced(model, driver, tmp_path / "t.json", "--schedule", "unrolled")
