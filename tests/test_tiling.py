@@ -9,7 +9,7 @@ from vkcat.device.interface import Device
 from vkcat.kernel import Case, Kernel, untiled
 from vkcat.ops import OPS
 from vkcat.shader import load
-from vkcat.tiling import MOST_LANES, Machine, Tiling, of_products
+from vkcat.tiling import MOST_LANES, Machine, Tiling, is_possible, of_columns, of_products
 from vkcat.validate.ops import validate_case
 
 TILINGS = [
@@ -62,6 +62,18 @@ def test_default(outputs: int, batch: int, rows: int, cpu: bool, cores: int) -> 
     assert tiling.split & (tiling.split - 1) == 0
     if cpu and outputs >= 64 * cores:
         assert outputs >= cores * tiling.rows * tiling.lanes, "every core has a workgroup"
+
+
+@pytest.mark.parametrize("cpu", [True, False])
+@pytest.mark.parametrize("columns", [1, 4, 9, 32, 64, 100, 128, 257, 1024])
+def test_default_of_columns(columns: int, cpu: bool) -> None:
+    tiling = of_columns(columns, Machine(cpu))
+    assert is_possible(tiling)
+    assert tiling.rows % 4 == 0
+    lanes = -(-columns // tiling.rows) * tiling.split
+    assert lanes > tiling.lanes // 2 or tiling.rows == 4, "lanes without work would take what others do one by one"
+    if not cpu and 16 <= columns <= 64:
+        assert lanes > tiling.lanes // 2
 
 
 def test_constants_a_shader_does_not_have_count_as_one() -> None:

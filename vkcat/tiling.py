@@ -81,6 +81,19 @@ def of_attention(machine: Machine) -> Tiling:
     return Tiling(rows=8, lanes=FEWEST_LANES) if machine.cpu else Tiling()
 
 
+def of_columns(columns: int, machine: Machine) -> Tiling:
+    """One workgroup a matrix: a lane keeps whole columns of it, four to a vec4.
+
+    On a GPU so many neighbours share the rows of a column that all lanes have work. A software driver's lanes take
+    several vec4, to share the loads of what each row has once.
+    """
+    quads = -(-columns // 4)
+    if machine.cpu:
+        return Tiling(rows=4 * min(_power_of_two(-(-quads // FEWEST_LANES)), 4), lanes=FEWEST_LANES)
+    lanes = Tiling().lanes
+    return Tiling(rows=4, split=min(_power_of_two(lanes // min(quads, lanes)), 16), lanes=lanes)
+
+
 def _power_of_two(most: int) -> int:
     """The greatest that is not more."""
     return 1 << (max(most, 1).bit_length() - 1)

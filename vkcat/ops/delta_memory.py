@@ -32,7 +32,7 @@ from vkcat.errors import ShapeError, mismatch
 from vkcat.kernel import UNIT_ROUNDOFF, Array, Arrays, Case, Kernel, Launch, Sizes, dot_error, underflow
 from vkcat.ops.gates import GATE_ERROR, HOLD, RESTART, draw_modes, sigmoid
 from vkcat.ops.squares import sum_of_squares
-from vkcat.tiling import Tiling
+from vkcat.tiling import Tiling, of_columns
 
 WIDEST = 1024
 L2_EPS = 1e-6
@@ -191,6 +191,7 @@ KERNEL = Kernel(
     bound=bound,
     why="every rounding propagated to first order; exp and log as Vulkan allows",
     launch=launch,
+    tiling=lambda sizes, machine: of_columns(sizes["V"], machine),
     inputs=inputs,
     operations=operations,
     cases=(
