@@ -1,12 +1,11 @@
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "rows.glsl"
+#include "lanes.glsl"
+#include "best.glsl"
 
 // index[b] = the lowest index of the greatest x[b, v]. NaN is never chosen; a row of nothing else gives 0. One
 // workgroup a row.
-
-layout(local_size_x = 64) in;
-#include "best.glsl"
 
 layout(push_constant) uniform Sizes { uint B; uint V; };
 

@@ -2,12 +2,11 @@
 #extension GL_GOOGLE_include_directive : require
 #include "rows.glsl"
 #include "gates.glsl"
+#include "lanes.glsl"
+#include "workgroup.glsl"
 
 // y = sigmoid(gate) * rmsnorm(x), each head of V channels normed by itself with the same gain. One workgroup a stream
 // and head.
-
-layout(local_size_x = 64) in;
-#include "workgroup.glsl"
 
 layout(push_constant) uniform Sizes { uint B; uint P; uint V; float eps; };
 

@@ -3,12 +3,11 @@
 #include "rows.glsl"
 #include "gates.glsl"
 #include "scores.glsl"
+#include "lanes.glsl"
 
 // The S experts of greatest score + bias, ties to the lower index; the bias chooses only. Scores are the sigmoid or the
 // softmax of the logits. Weights are the chosen scores, made to sum to one when more than one is chosen. An invocation
 // routes one stream. NaN is below every number: of a row of NaN the first S are chosen.
-
-layout(local_size_x = 64) in;
 
 layout(push_constant) uniform Sizes { uint B; uint E; uint S; float softmax; };
 

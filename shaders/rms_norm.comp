@@ -1,12 +1,11 @@
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "rows.glsl"
+#include "lanes.glsl"
+#include "workgroup.glsl"
 
 // y[b] = x[b] / sqrt(mean(x[b]^2) + eps) * gain. One workgroup a row: each lane sums its share, then all sums are added
 // in shared memory.
-
-layout(local_size_x = 64) in;
-#include "workgroup.glsl"
 
 layout(push_constant) uniform Sizes { uint B; uint D; float eps; };
 

@@ -3,13 +3,12 @@
 #include "rows.glsl"
 #include "gates.glsl"
 #include "philox.glsl"
+#include "lanes.glsl"
+#include "best.glsl"
 
 // The next token of each stream: the greatest logit, or with a temperature the greatest of logit / temperature plus
 // Gumbel noise, among the top_k greatest logits. Ties go to the lower index; NaN is never chosen. The noise is a
 // function of seed, stream, position and index alone. A held stream changes nothing. One workgroup a stream.
-
-layout(local_size_x = 64) in;
-#include "best.glsl"
 
 layout(push_constant) uniform Sizes { uint B; uint V; uint M; };
 

@@ -4,12 +4,11 @@
 #include "weights.glsl"
 #include "gates.glsl"
 #include "philox.glsl"
+#include "lanes.glsl"
+#include "best.glsl"
 
 // The next token of each stream, as sample draws it, and y = table[token]: sample and embedding in one dispatch. One
 // workgroup a stream.
-
-layout(local_size_x = 64) in;
-#include "best.glsl"
 
 layout(push_constant) uniform Sizes { uint B; uint V; uint M; uint D; };
 

@@ -29,7 +29,9 @@ def test_gru_cell() -> None:
 
 
 def test_argmax_shared_memory() -> None:
-    assert load("argmax").interface.shared_bytes == 64 * 8
+    interface = load("argmax").interface
+    assert interface.shared({}) == 64 * 8
+    assert interface.shared({"LANES": 16}) == 16 * 8
 
 
 @pytest.mark.parametrize(

@@ -85,7 +85,8 @@ def _emulated(op: str, size: int, folder: Path) -> Shader:
 @pytest.mark.parametrize("op", ["rms_norm", "argmax", "depth_attnres", "sample", "ring_attention"])
 def test_any_subgroups(vulkan_device: Device, tmp_path: Path, op: str, size: int) -> None:
     shader = _emulated(op, size, tmp_path)
-    results = list(validate_op(vulkan_device, OPS[op], {shader.name: shader}))
+    # A workgroup of a software driver's default is one subgroup of most sizes.
+    results = list(validate_op(vulkan_device, OPS[op], {shader.name: shader}, tiling=Tiling(lanes=64)))
     assert results
     assert [result.problem for result in results if not result.passed] == []
 

@@ -10,7 +10,7 @@ from vkcat.kernel import Case, Kernel, untiled
 from vkcat.ops import OPS
 from vkcat.shader import load
 from vkcat.tiling import MOST_LANES, Machine, Tiling, is_possible, of_columns, of_products
-from vkcat.validate.ops import validate_case
+from vkcat.validate.ops import validate_case, validate_op
 
 TILINGS = [
     Tiling(streams=1, rows=1, split=64, lanes=64),
@@ -43,9 +43,24 @@ def test_a_tiling(device: Device, kernel: Kernel, tiling: Tiling) -> None:
     assert [result.problem for result in results if not result.passed] == []
 
 
+def _has(kernel: Kernel, constant: str) -> bool:
+    return constant in load(kernel.name).interface.spec
+
+
+@pytest.mark.parametrize("lanes", [8, 32, 64, 128])
+@pytest.mark.parametrize(
+    "kernel",
+    [kernel for kernel in OPS.values() if _has(kernel, "LANES") and not _has(kernel, "ROWS")],
+    ids=lambda kernel: kernel.name,
+)
+def test_every_size_of_a_workgroup(vulkan_device: Device, kernel: Kernel, lanes: int) -> None:
+    results = list(validate_op(vulkan_device, kernel, tiling=Tiling(lanes=lanes)))
+    assert len(results) >= len(kernel.cases)
+    assert [result.problem for result in results if not result.passed] == []
+
+
 def test_a_kernel_has_a_tiling_where_its_shader_has_tiles() -> None:
-    tiled = {name for name in OPS if "ROWS" in load(name).interface.spec}
-    assert tiled == {name for name, kernel in OPS.items() if kernel.tiling is not untiled}
+    assert all(_has(kernel, "LANES") == (kernel.tiling is not untiled) for kernel in OPS.values())
 
 
 @pytest.mark.parametrize("cores", [1, 2, 16])

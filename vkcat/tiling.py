@@ -81,6 +81,11 @@ def of_attention(machine: Machine) -> Tiling:
     return Tiling(rows=8, lanes=FEWEST_LANES) if machine.cpu else Tiling()
 
 
+def of_lanes(machine: Machine) -> Tiling:
+    """Of a shader whose workgroups can be larger or smaller, and nothing else."""
+    return Tiling(lanes=FEWEST_LANES) if machine.cpu else Tiling()
+
+
 def of_columns(columns: int, machine: Machine) -> Tiling:
     """One workgroup a matrix: a lane keeps whole columns of it, four to a vec4.
 

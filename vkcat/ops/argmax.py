@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from vkcat.kernel import Array, Arrays, Case, Kernel, Launch, Sizes
-from vkcat.tiling import Tiling
+from vkcat.tiling import Tiling, of_lanes
 
 
 def reference(t: Arrays) -> dict[str, Array]:
@@ -60,6 +60,7 @@ KERNEL = Kernel(
     bound=bound,
     why="an index is exact",
     launch=launch,
+    tiling=lambda sizes, machine: of_lanes(machine),
     inputs=inputs,
     operations=lambda sizes, attributes: sizes["B"] * sizes["V"],
     cases=(

@@ -28,7 +28,7 @@ import numpy as np
 from vkcat.errors import ShapeError, mismatch
 from vkcat.kernel import UNIT_ROUNDOFF, Array, Arrays, Case, Kernel, Launch, Sizes, dot_error, underflow
 from vkcat.ops.squares import mean_square
-from vkcat.tiling import Tiling
+from vkcat.tiling import Tiling, of_lanes
 
 MOST = 256
 
@@ -150,6 +150,7 @@ KERNEL = Kernel(
     bound=bound,
     why="scores' rounding through exp, and the sums'",
     launch=launch,
+    tiling=lambda sizes, machine: of_lanes(machine),
     inputs=inputs,
     operations=operations,
     moved=moved,

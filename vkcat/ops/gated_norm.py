@@ -18,7 +18,7 @@ from vkcat.errors import ShapeError, mismatch
 from vkcat.kernel import Array, Arrays, Case, Kernel, Launch, Sizes, underflow
 from vkcat.ops import rms_norm
 from vkcat.ops.gates import GATE_ERROR, sigmoid
-from vkcat.tiling import Tiling
+from vkcat.tiling import Tiling, of_lanes
 
 
 def _by_head(t: Arrays) -> Arrays:
@@ -62,6 +62,7 @@ KERNEL = Kernel(
     bound=bound,
     why="rms_norm's, 16 u the gate",
     launch=launch,
+    tiling=lambda sizes, machine: of_lanes(machine),
     inputs=inputs,
     operations=lambda sizes, attributes: sizes["B"] * (6 * sizes["P"] + 3 * (sizes["P"] // sizes["V"])),
     cases=(

@@ -27,7 +27,7 @@ import numpy as np
 from vkcat.errors import ShapeError, mismatch
 from vkcat.kernel import SMALLEST, UNIT_ROUNDOFF, Array, Arrays, Case, Kernel, Launch, Sizes
 from vkcat.ops.gates import sigmoid, sigmoid_error
-from vkcat.tiling import Tiling
+from vkcat.tiling import Tiling, of_lanes
 
 MOST = 16
 
@@ -135,6 +135,7 @@ KERNEL = Kernel(
     bound=bound,
     why="exp as Vulkan allows in sigmoid or softmax; an index is exact but where they decide it",
     launch=launch,
+    tiling=lambda sizes, machine: of_lanes(machine),
     inputs=inputs,
     operations=operations,
     cases=(

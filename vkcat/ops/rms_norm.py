@@ -18,7 +18,7 @@ import numpy as np
 
 from vkcat.kernel import UNIT_ROUNDOFF, Array, Arrays, Case, Kernel, Launch, Sizes, dot_error, underflow
 from vkcat.ops.squares import may_overflow, mean_square
-from vkcat.tiling import Tiling
+from vkcat.tiling import Tiling, of_lanes
 
 
 def _root(t: Arrays) -> Array:
@@ -63,6 +63,7 @@ KERNEL = Kernel(
     bound=bound,
     why="half of min(n, 8 sqrt n) u for the sum of squares, 10 u for the rest",
     launch=launch,
+    tiling=lambda sizes, machine: of_lanes(machine),
     inputs=inputs,
     operations=lambda sizes, attributes: sizes["B"] * (4 * sizes["D"] + 3),
     cases=(

@@ -32,7 +32,7 @@ from vkcat.errors import ShapeError, mismatch
 from vkcat.kernel import Array, Arrays, Case, Kernel, Launch, Sizes
 from vkcat.ops import argmax
 from vkcat.ops.gates import HOLD, RESTART, STEP
-from vkcat.tiling import Tiling
+from vkcat.tiling import Tiling, of_lanes
 
 _MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
 _WEYL = (0x9E3779B9, 0xBB67AE85)
@@ -160,6 +160,7 @@ KERNEL = Kernel(
     bound=bound,
     why="an index is exact",
     launch=launch,
+    tiling=lambda sizes, machine: of_lanes(machine),
     inputs=inputs,
     operations=lambda sizes, attributes: 7 * sizes["B"] * sizes["V"],
     moved=lambda sizes, attributes: {"history": sizes["B"]},

@@ -45,6 +45,7 @@ KERNEL = Kernel(
     bound=bound,
     why="an index and a copy are exact",
     launch=sample.launch,
+    tiling=sample.KERNEL.tiling,
     inputs=inputs,
     operations=composed_operations(PARTS, SHAPES),
     packed=("table",),

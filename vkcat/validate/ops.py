@@ -32,9 +32,13 @@ GUARD_BYTES = 256
 
 
 def validate_op(
-    device: Device, kernel: Kernel, shaders: Mapping[str, Shader] | None = None, schedule: str = "batched"
+    device: Device,
+    kernel: Kernel,
+    shaders: Mapping[str, Shader] | None = None,
+    schedule: str = "batched",
+    tiling: Tiling | None = None,
 ) -> Iterator[Result]:
-    """Run every case of `kernel` with each shader that the device has for it.
+    """Run every case of `kernel` with each shader that the device has for it, tiled so or as by default.
 
     When shaders are given in place of ours, by name, only those are run.
     """
@@ -44,7 +48,7 @@ def validate_op(
             if not shaders or name in shaders:
                 given = shaders or {name: load(name)}
                 way = name.removeprefix(plain).replace(".", "-")
-                for result in validate_case(device, kernel, case, {name: given[name]}, schedule):
+                for result in validate_case(device, kernel, case, {name: given[name]}, schedule, tiling):
                     yield replace(result, case=f"{result.case}{way}")
 
 
