@@ -18,16 +18,35 @@ WIDEST_EXPERT = 2048
 REVERSE = "_reverse"
 
 
-class GruBlock(Part, frozen=True, kw_only=True):
+class BlockPart(Part, frozen=True):
+    """A block, as nothing else needs to know more of it."""
+
+    wide: ClassVar[tuple[str, ...]] = ()
+    """Sizes that grow with the width of the stream, where a sweep changes that."""
+
+    @property
+    def reads_rows(self) -> bool:
+        """Whether the block can read several steps at once, rows in place of streams: then it looks at the scope's
+        `lengths` where it goes from step to step."""
+        return False
+
+
+class GruBlock(BlockPart, frozen=True, kw_only=True):
     """A GRU layer: `hidden` units, and whether the reset gate acts after or before the recurrent product.
 
     A layer that reads in reverse, or both ways (2 `hidden` channels), needs whole sequences.
     """
 
     kind: ClassVar[str] = "gru"
+    wide: ClassVar[tuple[str, ...]] = ("hidden",)
     hidden: int = size()
     reset: str = choice("after", "before", default="after")
     direction: str = choice("forward", "reverse", "both", default="forward")
+
+    @property
+    def reads_rows(self) -> bool:
+        """Before the reset of a step the recurrence has two products, one after the other."""
+        return self.reset == "after"
 
     @property
     def suffixes(self) -> tuple[str, ...]:
@@ -35,28 +54,34 @@ class GruBlock(Part, frozen=True, kw_only=True):
         return {"forward": ("",), "reverse": (REVERSE,), "both": ("", REVERSE)}[self.direction]
 
 
-class RingAttentionBlock(Part, frozen=True, kw_only=True):
+class RingAttentionBlock(BlockPart, frozen=True, kw_only=True):
     """Attention over the last `window` steps: `heads` of `head_width`, in `groups` that share keys and values."""
 
     kind: ClassVar[str] = "ring_attention"
+    wide: ClassVar[tuple[str, ...]] = ("head_width",)
     heads: int = size(most=MOST_HEADS)
     groups: int = size(1)
     head_width: int = size(most=WIDEST_HEAD)
     window: int = size(most=1 << 20)
     slopes: str = choice("alibi", "none", default="alibi")
 
+    @property
+    def reads_rows(self) -> bool:
+        return True
+
     def check(self, where: str) -> None:
         if self.heads % self.groups:
             raise ModelError(mismatch(f"{where}.groups", f"a divisor of {self.heads} heads", self.groups))
 
 
-class DeltaMemoryBlock(Part, frozen=True, kw_only=True):
+class DeltaMemoryBlock(BlockPart, frozen=True, kw_only=True):
     """A gated delta memory: `heads` states of (`key`, `value`), after a short convolution of that length (0: none).
 
     The retention goes through `rank` channels.
     """
 
     kind: ClassVar[str] = "delta_memory"
+    wide: ClassVar[tuple[str, ...]] = ("key", "value", "rank")
     heads: int = size()
     key: int = size(most=WIDEST_HEAD)
     value: int = size()
@@ -64,20 +89,29 @@ class DeltaMemoryBlock(Part, frozen=True, kw_only=True):
     convolution: int = size(4, least=0, most=64)
     decay: str = choice("softplus", "bounded", default="softplus")
 
+    @property
+    def reads_rows(self) -> bool:
+        return True
+
     def check(self, where: str) -> None:
         if self.convolution == 1:
             raise ModelError(mismatch(f"{where}.convolution", "0 for none, or at least 2 taps", 1))
 
 
-class MlpBlock(Part, frozen=True, kw_only=True):
+class MlpBlock(BlockPart, frozen=True, kw_only=True):
     """A gated MLP with `hidden` units."""
 
     kind: ClassVar[str] = "mlp"
+    wide: ClassVar[tuple[str, ...]] = ("hidden",)
     hidden: int = size()
     activation: str = choice("silu", "situ", default="silu")
 
+    @property
+    def reads_rows(self) -> bool:
+        return True
 
-class ExpertsBlock(Part, frozen=True, kw_only=True):
+
+class ExpertsBlock(BlockPart, frozen=True, kw_only=True):
     """`experts` gated MLPs of `hidden` units, of which each token takes the best `chosen`.
 
     With `latent` they work at that width, behind a projection down and one up. `shared` units form an expert that every
@@ -85,6 +119,7 @@ class ExpertsBlock(Part, frozen=True, kw_only=True):
     """
 
     kind: ClassVar[str] = "experts"
+    wide: ClassVar[tuple[str, ...]] = ("hidden", "latent", "shared")
     experts: int = size()
     chosen: int = size(most=MOST_CHOSEN)
     hidden: int = size(most=WIDEST_EXPERT)
@@ -93,6 +128,11 @@ class ExpertsBlock(Part, frozen=True, kw_only=True):
     latent: int = size(0, least=0)
     shared: int = size(0, least=0)
     capacity: float = number(0.0, least=0, most=1e6)
+
+    @property
+    def reads_rows(self) -> bool:
+        """What is dropped follows from the streams of one step."""
+        return self.capacity == 0
 
     def check(self, where: str) -> None:
         if self.chosen > self.experts:

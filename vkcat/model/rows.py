@@ -9,7 +9,7 @@ from __future__ import annotations
 from msgspec import Struct
 
 from vkcat.blocks import Scope
-from vkcat.config import Block, ExpertsBlock, GruBlock, Stack
+from vkcat.config import Stack
 from vkcat.graph import Graph, Role, Tensor
 from vkcat.model.stack import embed, finish_stack, run_blocks, scope_of
 from vkcat.model.stream import StreamModel, add_head, embed_patches, project_features
@@ -34,17 +34,7 @@ ROW_BINDINGS = max(len(kernel.shapes) for kernel in OPS.values() if "lengths" in
 
 def reads_rows(stack: Stack) -> bool:
     """Whether a stack can read several steps at once."""
-    return all(_reads_rows(block) for block in stack.blocks)
-
-
-def _reads_rows(block: Block) -> bool:
-    if isinstance(block, GruBlock):
-        # Before the reset of a step its recurrence has two products, one after the other.
-        return block.reset == "after"
-    if isinstance(block, ExpertsBlock):
-        # What is dropped follows from the streams of one step.
-        return block.capacity == 0
-    return True
+    return all(block.reads_rows for block in stack.blocks)
 
 
 def lengths_input(batch: int) -> Tensor:

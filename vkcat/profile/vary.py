@@ -7,14 +7,7 @@ from collections.abc import Callable, Mapping
 from msgspec.structs import replace
 
 from vkcat.config import ModelConfig, parse, to_json
-from vkcat.config.blocks import (
-    Block,
-    DeltaMemoryBlock,
-    ExpertsBlock,
-    GruBlock,
-    MlpBlock,
-    RingAttentionBlock,
-)
+from vkcat.config.blocks import Block, ExpertsBlock
 from vkcat.config.model import StreamConfig
 from vkcat.config.stack import ContinuousOutput, Stack
 from vkcat.errors import InputError, mismatch
@@ -85,11 +78,4 @@ def _scaled_stack(stack: Stack, factor: float) -> Stack:
 
 
 def _scaled(block: Block, of: Callable[[int], int]) -> Block:
-    if isinstance(block, RingAttentionBlock):
-        return replace(block, head_width=of(block.head_width))
-    if isinstance(block, DeltaMemoryBlock):
-        return replace(block, key=of(block.key), value=of(block.value), rank=of(block.rank))
-    if isinstance(block, ExpertsBlock):
-        return replace(block, hidden=of(block.hidden), latent=of(block.latent), shared=of(block.shared))
-    assert isinstance(block, (GruBlock, MlpBlock))
-    return replace(block, hidden=of(block.hidden))
+    return replace(block, **{name: of(getattr(block, name)) for name in block.wide})
