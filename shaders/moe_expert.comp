@@ -3,11 +3,11 @@
 #include "rows.glsl"
 #include "weights.glsl"
 #include "gates.glsl"
+#include "tiling.glsl"
 
 // Gated MLP of every chosen expert of every stream: y = W_out (act(W_gate x) * (W_up x)). One workgroup a stream and
-// choice; the hidden vector stays in shared memory. Only chosen experts' weights are read.
-
-layout(local_size_x = 64) in;
+// choice, ROWS outputs of an invocation at a time; the hidden vector stays in shared memory. Only chosen experts' weights
+// are read.
 
 layout(push_constant) uniform Sizes { uint B; uint S; uint E; uint D; uint M; float situ; };
 
@@ -17,47 +17,71 @@ layout(binding = 2) readonly buffer WIn { WEIGHT4 w_in[]; };
 layout(binding = 3) readonly buffer WOut { WEIGHT4 w_out[]; };
 layout(binding = 4) writeonly buffer Y { float y[]; };
 
+const uint LANES = gl_WorkGroupSize.x;
 const uint WIDEST = 2048u;
 
-shared vec4 hidden[WIDEST / 4u];
+// Not of vec4: some drivers write all of one where a shader writes one of its numbers, and so over what neighbours wrote.
+shared float hidden[WIDEST];
+
+uint b = gl_WorkGroupID.x;
+uint expert;
+uint first;  // of this invocation's outputs in a pass
+float sums[2u * ROWS];
+
+vec4 hidden4(uint k) { return vec4(hidden[4u * k], hidden[4u * k + 1u], hidden[4u * k + 2u], hidden[4u * k + 3u]); }
+
+// Gate rows, then up rows.
+#define PRODUCT add_hidden_products
+#define MATRIX w_in
+#define COUNT 2u * ROWS
+#define ROW(r) (2u * expert + (r / ROWS)) * M + min(first + r % ROWS, M - 1u)
+#define VALUE(t, k, n) head(x[b * pitch4(D) + k], n)
+#define SUM(r, t) sums[r]
+#include "product.glsl"
+
+#define PRODUCT add_output_products
+#define MATRIX w_out
+#define COUNT ROWS
+#define ROW(r) expert * D + min(first + r, D - 1u)
+#define VALUE(t, k, n) head(hidden4(k), n)
+#define SUM(r, t) sums[r]
+#include "product.glsl"
+
+void clear_sums() {
+    [[unroll]] for (uint i = 0u; i < 2u * ROWS; ++i) sums[i] = 0.0;
+}
+
+void make_hidden() {
+    clear_sums();
+    add_hidden_products(first < M ? D : 0u);
+    [[unroll]] for (uint r = 0u; r < ROWS; ++r) {
+        float gate = across(sums[r]);
+        float up = across(sums[ROWS + r]);
+        if (part() == 0u && first + r < M) hidden[first + r] = gated(gate, up, situ != 0.0);
+    }
+}
+
+void write_outputs(uint at) {
+    clear_sums();
+    add_output_products(first < D ? M : 0u);
+    [[unroll]] for (uint r = 0u; r < ROWS; ++r) {
+        float sum = across(sums[r]);
+        if (part() == 0u && first + r < D) y[at + first + r] = sum;
+    }
+}
 
 void main() {
-    uint b = gl_WorkGroupID.x;
     uint s = gl_WorkGroupID.y;
-    uint lane = gl_LocalInvocationID.x;
-    uint expert = min(index[b * pitch(S) + s], E - 1u);
-    uint row = pitch4(D);
-    uint whole = D >> 2;
-    uint tail = D & 3u;
-
-    for (uint m = lane; m < M; m += gl_WorkGroupSize.x) {
-        uint gate_row = (expert * 2u * M + m) * row;
-        uint up_row = gate_row + M * row;
-        float gate = 0.0;
-        float up = 0.0;
-        for (uint i = 0u; i < whole; ++i) {
-            vec4 v = x[b * row + i];
-            gate = accumulated(gate, dot(unpacked(w_in[gate_row + i]), v));
-            up = accumulated(up, dot(unpacked(w_in[up_row + i]), v));
-        }
-        if (tail > 0u) {
-            vec4 v = head(x[b * row + whole], tail);
-            gate = accumulated(gate, dot(head(unpacked(w_in[gate_row + whole]), tail), v));
-            up = accumulated(up, dot(head(unpacked(w_in[up_row + whole]), tail), v));
-        }
-        hidden[m >> 2][m & 3u] = gated(gate, up, situ != 0.0);
+    uint own = gl_LocalInvocationID.x / SPLIT * ROWS;
+    uint of_pass = LANES / SPLIT * ROWS;
+    expert = min(index[b * pitch(S) + s], E - 1u);
+    for (uint pass = 0u; pass < M; pass += of_pass) {
+        first = pass + own;
+        make_hidden();
     }
     barrier();
-    whole = M >> 2;
-    tail = M & 3u;
-    for (uint d = lane; d < D; d += gl_WorkGroupSize.x) {
-        uint out_row = (expert * D + d) * pitch4(M);
-        float sum = 0.0;
-        for (uint m = 0u; m < whole; ++m) sum = accumulated(sum, dot(unpacked(w_out[out_row + m]), hidden[m]));
-        if (tail > 0u) {
-            vec4 weight = head(unpacked(w_out[out_row + whole]), tail);
-            sum = accumulated(sum, dot(weight, head(hidden[whole], tail)));
-        }
-        y[(b * S + s) * pitch(D) + d] = sum;
+    for (uint pass = 0u; pass < D; pass += of_pass) {
+        first = pass + own;
+        write_outputs((b * S + s) * pitch(D));
     }
 }

@@ -30,7 +30,7 @@ CASES = [
 @pytest.mark.long
 @pytest.mark.parametrize(("kernel", "case", "tiling"), CASES)
 def test_every_tiling(vulkan_device: Device, kernel: Kernel, case: Case, tiling: Tiling) -> None:
-    if kernel.name.startswith("ring"):
+    if kernel.name.startswith("ring") or kernel.name == "moe_expert":
         tiling = replace(tiling, streams=1)  # one workgroup a stream
     results = validate_case(vulkan_device, kernel, case, tiling=tiling)
     assert [result.problem for result in results if not result.passed] == []

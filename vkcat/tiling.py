@@ -76,6 +76,13 @@ def of_products(outputs: int, batch: int, rows: int, machine: Machine) -> Tiling
     return Tiling(streams=streams, rows=_power_of_two(min(most, 16 if streams == 1 else 8)), lanes=FEWEST_LANES)
 
 
+def of_experts(outputs: int, machine: Machine) -> Tiling:
+    """One workgroup the whole of an expert, with so many outputs of two rows each in its middle."""
+    if machine.cpu:
+        return of_products(outputs, 1, 2, Machine(cpu=True))
+    return Tiling(split=4, lanes=MOST_LANES)
+
+
 def of_attention(machine: Machine) -> Tiling:
     """One workgroup a head; a lane of a software driver works on several ages, whose loads of the query it shares."""
     return Tiling(rows=8, lanes=FEWEST_LANES) if machine.cpu else Tiling()

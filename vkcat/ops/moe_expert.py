@@ -25,7 +25,7 @@ import numpy as np
 from vkcat.errors import ShapeError, mismatch
 from vkcat.kernel import Array, Arrays, Case, Kernel, Launch, Sizes, dot_error
 from vkcat.ops.gates import gated, gated_error, gated_operations
-from vkcat.tiling import Tiling
+from vkcat.tiling import Tiling, of_experts
 
 WIDEST = 2048
 
@@ -98,6 +98,7 @@ KERNEL = Kernel(
     bound=bound,
     why="both products' rounding through gates of slope 1.1, 16 u a gate",
     launch=launch,
+    tiling=lambda sizes, machine: of_experts(sizes["M"], machine),
     inputs=inputs,
     operations=operations,
     packed=("w_in", "w_out"),
