@@ -119,10 +119,10 @@ def test_unusable_devices_are_passed_over_and_named() -> None:
     ],
 )
 def test_shader_beyond_a_limit(limit: str, value: object, message: str) -> None:
-    check_shader(load("argmax"), (), INFO)
+    check_shader(load("argmax"), (64,), INFO)
     small = structs.replace(INFO, limits=structs.replace(LIMITS, **{limit: value}))
     with pytest.raises(DeviceError, match=f"argmax: Test: expected {message}"):
-        check_shader(load("argmax"), (), small)
+        check_shader(load("argmax"), (64,), small)
 
 
 @pytest.mark.parametrize(

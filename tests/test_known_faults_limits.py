@@ -54,7 +54,7 @@ def _info(limits: Limits) -> DeviceInfo:
 def _checked(limits: Limits, groups: tuple[int, int, int] = (1, 1, 1), size: int = 16) -> None:
     """All that is checked of argmax: 64 x 1 x 1 invocations, 512 bytes shared and 8 pushed, two buffers."""
     shader, info = load("argmax"), _info(limits)
-    check_shader(shader, (), info)
+    check_shader(shader, (64,), info)
     slices: Any = [Slice(SimpleNamespace(nbytes=size), 0, size)] * 2  # type: ignore[arg-type]
     check_dispatch("argmax", shader, slices, np.zeros(2, np.uint32), groups, info)
 
