@@ -3,6 +3,7 @@
 #include "rows.glsl"
 #include "gates.glsl"
 #include "decay.glsl"
+#define ONE_STREAM
 #include "tiling.glsl"
 
 // One step of a gated delta memory. One workgroup a stream and head.

@@ -3,6 +3,7 @@
 #include "rows.glsl"
 #include "gates.glsl"
 #include "decay.glsl"
+#define ONE_STREAM
 #include "tiling.glsl"
 
 // All steps of delta_memory in one dispatch. One workgroup a stream and head goes through the rows of that stream.

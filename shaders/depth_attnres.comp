@@ -39,7 +39,7 @@ void keep(uint row, uint place) {
     for (uint k = gl_LocalInvocationID.x; k < pitch4(D); k += LANES) {
         vec4 old = sources[place + k];
         vec4 now = fresh != 0.0 ? v[row + k] : old + v[row + k];
-        sources[place + k] = mix(old, now, lessThan(uvec4(0u, 1u, 2u, 3u), uvec4(width(k))));
+        sources[place + k] = head_on(now, width(k), old);
     }
 }
 

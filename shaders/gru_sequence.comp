@@ -19,7 +19,7 @@ layout(binding = 6) writeonly buffer Y { float y[]; };
 layout(binding = 7) writeonly buffer Next { float h_next[]; };
 
 // The state that a step reads and the one that it makes, in turn: vkcat/ops/gru_sequence.py has what fits. Not of vec4:
-// some drivers write all of one where a shader writes one of its numbers, and so over what neighbours wrote.
+// see FOUR_OF.
 const uint MOST = 1536u;
 shared float states[2u * MOST];
 
@@ -28,7 +28,7 @@ uint reading;  // where the state that a step reads begins
 
 vec4 state4(uint s, uint k) {
     uint at = reading + s * pitch(H) + 4u * k;
-    return vec4(states[at], states[at + 1u], states[at + 2u], states[at + 3u]);
+    return FOUR_OF(states, at);
 }
 
 #define UNIT unit

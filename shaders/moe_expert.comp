@@ -3,6 +3,7 @@
 #include "rows.glsl"
 #include "weights.glsl"
 #include "gates.glsl"
+#define ONE_STREAM
 #include "tiling.glsl"
 
 // Gated MLP of every chosen expert of every stream: y = W_out (act(W_gate x) * (W_up x)). One workgroup a stream and
@@ -20,15 +21,12 @@ layout(binding = 4) writeonly buffer Y { float y[]; };
 const uint LANES = gl_WorkGroupSize.x;
 const uint WIDEST = 2048u;
 
-// Not of vec4: some drivers write all of one where a shader writes one of its numbers, and so over what neighbours wrote.
 shared float hidden[WIDEST];
 
 uint b = gl_WorkGroupID.x;
 uint expert;
 uint first;  // of this invocation's outputs in a pass
 float sums[2u * ROWS];
-
-vec4 hidden4(uint k) { return vec4(hidden[4u * k], hidden[4u * k + 1u], hidden[4u * k + 2u], hidden[4u * k + 3u]); }
 
 // Gate rows, then up rows.
 #define PRODUCT add_hidden_products
@@ -43,7 +41,7 @@ vec4 hidden4(uint k) { return vec4(hidden[4u * k], hidden[4u * k + 1u], hidden[4
 #define MATRIX w_out
 #define COUNT ROWS
 #define ROW(r) expert * D + min(first + r, D - 1u)
-#define VALUE(t, k, n) head(hidden4(k), n)
+#define VALUE(t, k, n) head(FOUR_OF(hidden, 4u * k), n)
 #define SUM(r, t) sums[r]
 #include "product.glsl"
 

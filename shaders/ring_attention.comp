@@ -1,6 +1,7 @@
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "rows.glsl"
+#define ONE_STREAM
 #include "tiling.glsl"
 #include "workgroup.glsl"
 

@@ -2,6 +2,7 @@
 #extension GL_GOOGLE_include_directive : require
 #include "rows.glsl"
 #include "gates.glsl"
+#define ONE_STREAM
 #include "tiling.glsl"
 #include "workgroup.glsl"
 

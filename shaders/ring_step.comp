@@ -3,6 +3,7 @@
 #include "rows.glsl"
 #include "weights.glsl"
 #include "gates.glsl"
+#define ONE_STREAM
 #include "tiling.glsl"
 #include "workgroup.glsl"
 

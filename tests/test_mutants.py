@@ -93,7 +93,7 @@ MUTANTS = [
     ),
     ("ring_attention", "wrong_group", "head_index / (N / (C / (Q / N)))", "head_index % (C / (Q / N))"),
     ("ring_attention", "no_shrink", "d - 1u)] * shrink;", "d - 1u)];"),
-    ("ring_attention", "no_shrink_of_four", "answer4(at[r]) * shrink", "answer4(at[r])"),
+    ("ring_attention", "no_shrink_of_four", "FOUR_OF(answers, at[r]) * shrink", "FOUR_OF(answers, at[r])"),
     ("short_conv", "taps_reversed", "w[c * pitch(L) + j] * given", "w[c * pitch(L) + M - 1u - j] * given"),
     ("short_conv", "no_swish", "sum * sigmoid(sum)", "sum"),
     ("short_conv", "hold_ignored", "mode[b] == HOLD ? 0u : 1u", "1u"),
@@ -119,7 +119,7 @@ MUTANTS = [
     (
         "delta_memory",
         "writes_padding",
-        "mix(before, s, lessThan(4u * place[r] + uvec4(0u, 1u, 2u, 3u), uvec4(V)))",
+        "head_on(s, V - 4u * place[r], before)",
         "s",
     ),
     ("delta_memory", "first_columns_alone", "pass < pitch4(V)", "pass == 0u"),
@@ -318,6 +318,22 @@ def test_mutant_of_the_subgroups_is_caught(lavapipe: Device, tmp_path: Path, op:
     shader = _compiled(op, _mutated(op, tmp_path, old, new), glsl.SUBGROUP)
     # A workgroup of lavapipe's default is one subgroup.
     assert _is_caught(lavapipe, op, {shader.name: shader}, Tiling(lanes=64))
+
+
+OF_NEIGHBOURS = [
+    ("delta_memory", "last_part_dropped", "s < SPLIT; ++s) sum +=", "s + 1u < SPLIT; ++s) sum +="),
+    ("delta_memory", "written_before_all_have_read", "    barrier();\n    parts_of_columns", "    parts_of_columns"),
+    ("moe_expert", "own_part_alone", "across(sums[r])", "sums[r]"),
+]
+
+
+@pytest.mark.parametrize(
+    ("op", "old", "new"), [pytest.param(op, old, new, id=f"{op}-{name}") for op, name, old, new in OF_NEIGHBOURS]
+)
+def test_mutant_of_shared_sums_is_caught(lavapipe: Device, tmp_path: Path, op: str, old: str, new: str) -> None:
+    """Of a software driver's default nothing is shared. What 16 share is of two of its vectors."""
+    shader = _compiled(op, _mutated(op, tmp_path, old, new))
+    assert _is_caught(lavapipe, op, {shader.name: shader}, Tiling(rows=4, split=16, lanes=32))
 
 
 # Nothing is fused where sums are rounded, and of that alone is this one.

@@ -93,7 +93,7 @@ class Part(Struct, frozen=True):
 
 
 def untiled(sizes: Sizes, machine: Machine) -> Tiling:
-    """Of a shader without tiling.glsl."""
+    """Of a shader that leaves nothing to choose."""
     del sizes, machine
     return Tiling()
 
@@ -104,7 +104,8 @@ class Kernel(Struct, frozen=True):
     `shapes` lists every binding in order with its symbolic shape. `reference` takes all inputs as float64 (or uint32)
     and returns the outputs. `bound` gives, for each output, the absolute error allowed at each element, derived from
     the inputs and the reference's outputs; `why` says in a few words where that comes from. `launch` takes the sizes
-    and how products are tiled; `tiling` is what to choose where nothing was measured, for a shader with tiling.glsl.
+    and how its work is shared; `tiling` is what to choose where nothing was measured, for a shader with tiling.glsl or
+    lanes.glsl.
     `constants` are the shader's other specialisation constants, by sizes: what a compiler is to know of these.
     `attributes` are the numbers a graph sets, float32 push constants by the same names; the reference finds them among
     its inputs.

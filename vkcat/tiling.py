@@ -1,8 +1,8 @@
-"""How a shader's invocations share its products: the specialisation constants of shaders/include/tiling.glsl."""
+"""How a shader's invocations share its work: the constants of tiling.glsl and lanes.glsl in shaders/include."""
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Container, Mapping
 
 from msgspec import Struct
 
@@ -83,21 +83,24 @@ def of_experts(outputs: int, machine: Machine) -> Tiling:
     return Tiling(split=4, lanes=MOST_LANES)
 
 
-def of_attention(machine: Machine) -> Tiling:
+def of_attention(sizes: Mapping[str, int], machine: Machine) -> Tiling:
     """One workgroup a head; a lane of a software driver works on several ages, whose loads of the query it shares."""
+    del sizes
     return Tiling(rows=8, lanes=FEWEST_LANES) if machine.cpu else Tiling()
 
 
-def of_lanes(machine: Machine) -> Tiling:
+def of_lanes(sizes: Mapping[str, int], machine: Machine) -> Tiling:
     """Of a shader whose workgroups can be larger or smaller, and nothing else."""
+    del sizes
     return Tiling(lanes=FEWEST_LANES) if machine.cpu else Tiling()
 
 
 def of_columns(columns: int, machine: Machine) -> Tiling:
     """One workgroup a matrix: a lane keeps whole columns of it, four to a vec4.
 
-    On a GPU so many neighbours share the rows of a column that all lanes have work. A software driver's lanes take
-    several vec4, to share the loads of what each row has once.
+    On a GPU neighbours share the rows of a column, as many as a power of two allows and 16 at most: with 5 to 256
+    columns at least half of the lanes have work. A software driver's lanes take several vec4, to share the loads of
+    what each row has once.
     """
     quads = -(-columns // 4)
     if machine.cpu:

@@ -60,8 +60,6 @@ void score_ages(uint start, uint count, uint d, float slope, out float scores[RO
     }
 }
 
-vec4 answer4(uint i) { return vec4(answers[i], answers[i + 1u], answers[i + 2u], answers[i + 3u]); }
-
 // As add_values, four numbers at a time.
 void add_vec4_values(uint start, uint live, uint d, float shrink) {
     const uint QUADS = (ROWS + 3u) / 4u;
@@ -70,7 +68,7 @@ void add_vec4_values(uint start, uint live, uint d, float shrink) {
         uint at[QUADS];
         [[unroll]] for (uint r = 0u; r < QUADS; ++r) {
             at[r] = min(first + 4u * r * LANES, d - 4u);
-            sums[r] = answer4(at[r]) * shrink;
+            sums[r] = FOUR_OF(answers, at[r]) * shrink;
         }
         for (uint j = 0u; j < live; ++j) {
             float weight = weights[j];

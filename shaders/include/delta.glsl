@@ -93,7 +93,7 @@ void step_own(uint quad, uint own, uint rows, uint width, uint at, float strengt
             vec4 s = fresh ? vec4(0.0) : before;
             if (!held) s = keep[i] * s + key[i] * delta[r];
             // What pads a row stays as it is.
-            if (r < own) memory[where] = mix(before, s, lessThan(4u * place[r] + uvec4(0u, 1u, 2u, 3u), uvec4(V)));
+            if (r < own) memory[where] = head_on(s, V - 4u * place[r], before);
             answers[r] += s * query[i];
         }
     }

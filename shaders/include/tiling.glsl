@@ -4,11 +4,18 @@
 // works on ROWS outputs of TILE streams, so that it loads each weight once for all of them and each number of a stream
 // once for all of its rows. SPLIT neighbours of a workgroup share a sum: each takes every SPLIT-th vec4.
 //
+// Where a workgroup belongs to one stream, the shader defines ONE_STREAM before it: then TILE is no constant to choose. What
+// ROWS are is such a shader's to say: outputs, ages or columns.
+//
 // No invocation returns early, as across() has barriers: one without an output of its own computes on nothing. Loops over
 // TILE and ROWS are unrolled, or drivers leave what they index in memory.
 
 layout(local_size_x = 64, local_size_x_id = 3) in;
+#ifdef ONE_STREAM
+const uint TILE = 1u;
+#else
 layout(constant_id = 0) const uint TILE = 1u;
+#endif
 layout(constant_id = 1) const uint ROWS = 1u;
 layout(constant_id = 2) const uint SPLIT = 1u;
 

@@ -24,7 +24,7 @@ from vkcat.kernel import Array, Arrays, Case, Kernel, Launch, Sizes
 from vkcat.ops import delta_memory
 from vkcat.ops.gates import RESTART
 from vkcat.ops.rows import check_rows, draw_lengths, idle, of_read, steps_of
-from vkcat.tiling import Tiling, of_columns
+from vkcat.tiling import Tiling
 
 
 def _of_step(sizes: Sizes) -> dict[str, int]:
@@ -131,7 +131,7 @@ KERNEL = Kernel(
     bound=bound,
     why="delta_memory's of each step, which no later step makes longer",
     launch=launch,
-    tiling=lambda sizes, machine: of_columns(sizes["V"], machine),
+    tiling=delta_memory.KERNEL.tiling,
     inputs=inputs,
     operations=operations,
     cases=(
