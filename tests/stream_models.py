@@ -16,6 +16,9 @@ DELTA = {"kind": "delta_memory", "heads": 2, "key": 5, "value": 7, "rank": 3}
 MLP = {"kind": "mlp", "hidden": 33, "activation": "situ"}
 EXPERTS = {"kind": "experts", "experts": 5, "chosen": 2, "hidden": 9, "latent": 11, "shared": 13}
 
+NO_LIMIT_MS = 1e6
+"""Of a submission, where it has to be of many steps however slow the machine is just now."""
+
 
 def config(blocks: list[dict[str, Any]], depth: Any = "residual", **more: Any) -> StreamConfig:
     """A stream of width 21 over bytes; a key of None is left out."""

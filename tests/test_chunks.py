@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from stream_models import CONFIGS, DELTA, GRU, RING, config, stored
+from stream_models import CONFIGS, DELTA, GRU, NO_LIMIT_MS, RING, config, stored
 
 import vkcat
 from vkcat import chunks, presets
@@ -20,8 +20,6 @@ from vkcat.validate import validate_model
 
 Array = np.ndarray[Any, Any]
 READS_ROWS = ["gru", "ring", "delta", "experts"]
-NO_LIMIT = 1e6
-"""Milliseconds of a submission, where pieces have to become long however slow the machine is just now."""
 
 
 def _tokens(batch: int, steps: int) -> Array:
@@ -51,7 +49,7 @@ def test_numbers_are_those_of_single_steps(vulkan_device: Device, name: str, ste
     """The window of the ring is shorter than a sequence, and longer than its beginning."""
     tokens = _tokens(2, steps)
     expected = _outputs(vulkan_device, name, tokens, 2, chunked=False)
-    got = _outputs(vulkan_device, name, tokens, 2, submit_limit_ms=NO_LIMIT)
+    got = _outputs(vulkan_device, name, tokens, 2, submit_limit_ms=NO_LIMIT_MS)
     # Those of a delta memory are in the same order.
     assert name == "delta" or got.tobytes() != expected.tobytes(), "sums in the same order: was it read in pieces?"
     assert np.abs(got - expected).max() <= 1e-6 * np.abs(expected).max()
@@ -64,7 +62,7 @@ def test_however_it_is_cut_the_bits_are_the_same(
     tokens, outputs = _tokens(3, 70), set()
     for sizes in [(1,), (2,), (1, 2, 16), (1, 2, 16, 64)]:
         monkeypatch.setattr(chunks, "SIZES", sizes)
-        outputs.add(_outputs(vulkan_device, name, tokens, 3, submit_limit_ms=NO_LIMIT).tobytes())
+        outputs.add(_outputs(vulkan_device, name, tokens, 3, submit_limit_ms=NO_LIMIT_MS).tobytes())
     assert len(outputs) == 1
 
 
@@ -110,7 +108,7 @@ def test_a_held_stream_keeps_every_bit(vulkan_device: Device, name: str) -> None
 def test_features_give_the_output_of_every_step(vulkan_device: Device) -> None:
     made = stored(config([GRU, RING], input=None, features={"size": 5}, output={"kind": "continuous", "size": 3}))
     x = np.random.default_rng(1).standard_normal((2, 37, 5)).astype(np.float32)
-    session = vkcat.Session(made, batch=2, device=vulkan_device, submit_limit_ms=NO_LIMIT)
+    session = vkcat.Session(made, batch=2, device=vulkan_device, submit_limit_ms=NO_LIMIT_MS)
     expected = vkcat.Session(made, batch=2, device="reference").read_features(x)
     assert np.abs(session.read_features(x) - expected).max() < 1e-5
     assert session._chunks is not None
@@ -154,7 +152,7 @@ def test_a_piece_keeps_within_the_limit(vulkan_device: Device) -> None:
 def test_rows_are_not_too_many(vulkan_device: Device, batch: int, greatest: int) -> None:
     """Beyond half of the rows that a graph may have, each step is a graph's again."""
     made = stored(config([{**GRU, "hidden": 3}], "plain"))
-    session = vkcat.Session(made, batch=batch, device=vulkan_device, submit_limit_ms=NO_LIMIT)
+    session = vkcat.Session(made, batch=batch, device=vulkan_device, submit_limit_ms=NO_LIMIT_MS)
     reference = vkcat.Session(made, batch=batch, device="reference")
     tokens = _tokens(batch, 90)
     assert np.abs(session.prefill(tokens) - reference.prefill(tokens)).max() < 1e-5

@@ -10,7 +10,7 @@ import emulation
 import numpy as np
 import pytest
 from conftest import DRIVERS, IN_CI, MESSAGES
-from stream_models import CONFIGS, GRU, config, stored
+from stream_models import CONFIGS, GRU, NO_LIMIT_MS, config, stored
 
 from vkcat import runner
 from vkcat.device.backends import open_device
@@ -136,8 +136,8 @@ def test_a_sequence_that_was_cut_short_is_read_anew_or_not_at_all(
     right = session.prefill(tokens)
     session.save_state(tmp_path / "state")
     session.close()
-    # However slow the machine is: a graph of more steps is made only where a submission may take as long.
-    session = Session(stored(CONFIGS["gru"]), device=device, submit_limit_ms=1e6)
+    # A graph of more steps is made only where a submission may take as long.
+    session = Session(stored(CONFIGS["gru"]), device=device, submit_limit_ms=NO_LIMIT_MS)
     assert session._chunks is not None
     make = session._chunks._make
 

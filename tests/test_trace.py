@@ -13,6 +13,7 @@ from click.testing import CliRunner
 from conftest import DRIVERS, HAS_KOMPUTE, name_of
 from hypothesis import given
 from hypothesis import strategies as st
+from stream_models import NO_LIMIT_MS
 
 from vkcat.cli import cli
 from vkcat.device.interface import CalibratedTimestamps
@@ -121,8 +122,7 @@ def test_the_trace_of_every_schedule(driver: str, g2p: Path, tmp_path: Path) -> 
 
 @pytest.mark.parametrize("driver", DRIVERS)
 def test_many_steps_in_a_submission(driver: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    # However slow the machine is: as many as a submission may have.
-    unrolled = partial(RUNNERS["unrolled"], submit_limit_ms=1e6)
+    unrolled = partial(RUNNERS["unrolled"], submit_limit_ms=NO_LIMIT_MS)
     monkeypatch.setitem(RUNNERS, "unrolled", lambda *given, submit_limit_ms, **more: unrolled(*given, **more))
     model = tmp_path / "model"
     assert CliRunner().invoke(cli, ["init", "gru-l3", str(model), "--seed", "1"]).exit_code == 0
