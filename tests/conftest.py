@@ -91,9 +91,9 @@ def plain_environment(**changes: str) -> dict[str, str]:
 
 
 def absent(what: str) -> NoReturn:
-    """Skip for want of something that `tools/setup --tests` provides; in CI it must be there."""
+    """Skip for want of something that `tools/setup --tests` provides with CI=true; there it must be."""
     assert not IN_CI, f"{what} is missing in CI"
-    pytest.skip(f"{what} is not here; tools/setup --tests provides it")
+    pytest.skip(f"{what} is not here; CI=true tools/setup --tests provides it")
 
 
 def name_of(driver: str) -> str:

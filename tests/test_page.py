@@ -14,7 +14,7 @@ from xml.etree.ElementTree import Element
 
 import pytest
 from click.testing import CliRunner
-from conftest import plain_environment
+from conftest import absent, plain_environment
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -250,7 +250,7 @@ def test_a_browser_shows_it(tmp_path: Path) -> None:
     names = ("chromium", "chromium-browser", "google-chrome", "chromium-headless-shell", "chrome-headless-shell")
     browser = next(filter(None, map(shutil.which, names)), None)
     if browser is None:
-        pytest.skip(f"no browser here: none of {', '.join(names)}")
+        absent(f"a browser ({' or '.join(names)})")
     path = tmp_path / "p.html"
     check = (
         "<script>const out = [...document.querySelectorAll('rect')].map(r => r.getBoundingClientRect());"
